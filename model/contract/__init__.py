@@ -1,0 +1,1 @@
+"""What the service may see of a model: numpy and the standard library only."""

@@ -1,0 +1,199 @@
+"""A bundle: the folder that a trainer publishes and a service serves.
+
+```
+bundles/current                     the version in use, one line
+bundles/<version>/manifest.json     fields and the sha256 of every other file (manifest.py)
+                  network.onnx      the graph: encoder, exclusion, candidates and top-k (model/export.py)
+                  vocabulary.txt    V item ids in ascending order, line i holding index i
+                  counts.npy        (V) int64: how often each item occurs in the log, for the popular list
+                  golden.json       questions with their answers (golden.py)
+                  metadata.jsonl    optional: V JSON objects, line i describing index i
+```
+A version appears whole or not at all: it is written aside, synced and renamed. Readers get bytes whose digests were
+verified before anything parses them; nothing is mapped into memory, so a file changed later changes nothing.
+"""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.contract.golden import Golden, golden_from_bytes
+from model.contract.manifest import (
+    BundleCorrupt,
+    BundleError,
+    BundleFormat,
+    BundleMissing,
+    File,
+    Manifest,
+    is_plain_name,
+)
+from model.contract.vocabulary import Vocabulary, VocabularyError
+
+MANIFEST = "manifest.json"
+NETWORK = "network.onnx"
+VOCABULARY = "vocabulary.txt"
+COUNTS = "counts.npy"
+GOLDEN = "golden.json"
+METADATA = "metadata.jsonl"
+CURRENT = "current"
+
+_REQUIRED = (NETWORK, VOCABULARY, COUNTS, GOLDEN)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A verified bundle in memory. `digest` is the sha256 of its manifest, which covers every file."""
+
+    manifest: Manifest
+    digest: str
+    network: bytes
+    vocabulary: Vocabulary
+    counts: NDArray[np.int64]
+    golden: tuple[Golden, ...]
+    metadata: tuple[bytes, ...] | None
+
+    def rank_popular(self) -> NDArray[np.int32]:
+        """The whole catalogue's indexes by falling count, equal counts by item id. Shape (V)."""
+        return (np.argsort(-self.counts, kind="stable") + 1).astype(np.int32)
+
+
+def describe_file(content: bytes) -> File:
+    """Size and digest of one file."""
+    return File(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
+
+
+def encode_counts(counts: NDArray[np.int64]) -> bytes:
+    """The content of counts.npy."""
+    buffer = io.BytesIO()
+    np.save(buffer, counts.astype(np.int64), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def write_bundle(root: Path, manifest: Manifest, files: Mapping[str, bytes]) -> Path:
+    """Write `root`/<version> whole or not at all and return it; an existing version is left as it is.
+
+    `manifest.files` must describe `files`. Does not move `current`: `point_current` does.
+    """
+    target = root / manifest.version
+    if target.exists():
+        return target
+    root.mkdir(parents=True, exist_ok=True)
+    aside = root / f".{manifest.version}.{os.getpid()}.partial"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir()
+    try:
+        for name, content in {**files, MANIFEST: manifest.to_bytes()}.items():
+            _write_synced(aside / name, content)
+        _sync_folder(aside)
+        aside.rename(target)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    _sync_folder(root)
+    return target
+
+
+def point_current(root: Path, version: str) -> None:
+    """Make `version` the one that readers of `root` get, atomically."""
+    aside = root / f".{CURRENT}.{os.getpid()}.partial"
+    _write_synced(aside, f"{version}\n".encode())
+    aside.rename(root / CURRENT)
+    _sync_folder(root)
+
+
+def locate_bundle(path: Path) -> Path:
+    """The bundle's own folder, given it or a folder with `current`. Raises BundleMissing or BundleFormat."""
+    if (path / MANIFEST).is_file():
+        return path
+    try:
+        version = (path / CURRENT).read_text(encoding="ascii").strip()
+    except FileNotFoundError as error:
+        raise BundleMissing(f"{path} holds neither {MANIFEST} nor {CURRENT}: publish a bundle there first") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise BundleFormat(f"{path / CURRENT} cannot be read as a version") from error
+    if not is_plain_name(version):
+        raise BundleFormat(f"{path / CURRENT} does not name a version")
+    if not (path / version / MANIFEST).is_file():
+        raise BundleMissing(f"{path / CURRENT} names {version}, which has no {MANIFEST}")
+    return path / version
+
+
+def read_bundle(path: Path) -> Bundle:
+    """Read and verify a bundle, given its folder or one with `current`. Raises BundleError naming file and fault."""
+    folder = locate_bundle(path)
+    manifest_text = _read(folder, MANIFEST)
+    manifest = Manifest.from_bytes(manifest_text)
+    for name in _REQUIRED:
+        if name not in manifest.files:
+            raise BundleFormat(f"{folder}: the manifest lists no {name}")
+    contents = {name: _read_verified(folder, name, file) for name, file in manifest.files.items()}
+    try:
+        vocabulary = Vocabulary.from_bytes(contents[VOCABULARY])
+        counts = np.load(io.BytesIO(contents[COUNTS]), allow_pickle=False)
+        lines = contents[METADATA].splitlines() if METADATA in contents else None
+        golden = golden_from_bytes(contents[GOLDEN])
+    except VocabularyError as error:
+        raise BundleFormat(f"{folder}: {VOCABULARY}: {error}") from error
+    except ValueError as error:
+        raise BundleFormat(f"{folder}: {COUNTS} is no array") from error
+    if len(vocabulary) != manifest.item_count:
+        raise BundleFormat(f"{folder}: {VOCABULARY} has {len(vocabulary)} items, the manifest {manifest.item_count}")
+    if counts.shape != (len(vocabulary),) or counts.dtype != np.int64:
+        raise BundleFormat(f"{folder}: {COUNTS} is not one int64 for each item")
+    if lines is not None and len(lines) != len(vocabulary):
+        raise BundleFormat(f"{folder}: {METADATA} has {len(lines)} lines for {len(vocabulary)} items")
+    return Bundle(
+        manifest=manifest,
+        digest=hashlib.sha256(manifest_text).hexdigest(),
+        network=contents[NETWORK],
+        vocabulary=vocabulary,
+        counts=counts,
+        golden=golden,
+        metadata=tuple(lines) if lines is not None else None,
+    )
+
+
+def encode_metadata(vocabulary: Vocabulary, metadata: Mapping[str, Mapping[str, object]]) -> bytes:
+    """The content of metadata.jsonl: one JSON object an item, empty where nothing is known."""
+    lines = (json.dumps(metadata.get(item_id, {}), ensure_ascii=True, allow_nan=False) for item_id in vocabulary.item_ids)
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _read(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except FileNotFoundError as error:
+        raise BundleMissing(f"{folder}: {name} is missing") from error
+    except OSError as error:
+        raise BundleError(f"{folder}: {name} cannot be read ({error.strerror})") from error
+
+
+def _read_verified(folder: Path, name: str, file: File) -> bytes:
+    content = _read(folder, name)
+    if len(content) != file.bytes:
+        raise BundleCorrupt(f"{folder}: {name} has {len(content)} bytes, the manifest says {file.bytes}")
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise BundleCorrupt(f"{folder}: the digest of {name} is not the one in the manifest")
+    return content
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

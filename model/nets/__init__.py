@@ -1,0 +1,1 @@
+"""Networks in PyTorch, one page each: the config dataclass, the shapes and the paper."""
