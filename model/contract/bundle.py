@@ -162,7 +162,7 @@ def read_bundle(path: Path) -> Bundle:
 
 def encode_metadata(vocabulary: Vocabulary, metadata: Mapping[str, Mapping[str, object]]) -> bytes:
     """The content of metadata.jsonl: one JSON object an item, empty where nothing is known."""
-    lines = (json.dumps(metadata.get(item_id, {}), ensure_ascii=True, allow_nan=False) for item_id in vocabulary.item_ids)
+    lines = (json.dumps(metadata.get(item_id, {}), allow_nan=False) for item_id in vocabulary.item_ids)
     return ("\n".join(lines) + "\n").encode()
 
 

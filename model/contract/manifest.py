@@ -121,7 +121,7 @@ def _is_metric_table(value: object) -> bool:
 _RULES = {
     "name": (is_plain_name, "a plain name"),
     "version": (is_plain_name, "a plain name"),
-    **{name: (_is_count, "a positive integer") for name in ("item_count", "max_length", "width", "layers", "heads")},
+    **dict.fromkeys(("item_count", "max_length", "width", "layers", "heads"), (_is_count, "a positive integer")),
     "trained_at": (_is_text, "a time"),
     "last_event_at": (lambda value: value is None or _is_text(value), "a time or null"),
     "data_fingerprint": (_is_text, "a string"),

@@ -1,7 +1,7 @@
 """Item ids and the indexes under which a network knows them.
 
-Index 0 is PAD, items are 1 to V in the order of their ids, V + 1 is MASK. Since indexes follow ids, whatever breaks ties
-by the lower index breaks them by item id, inside an ONNX graph too.
+Index 0 is PAD, items are 1 to V in the order of their ids, V + 1 is MASK. Since indexes follow ids, whatever breaks
+ties by the lower index breaks them by item id, inside an ONNX graph too.
 """
 
 import re
@@ -95,7 +95,8 @@ class Vocabulary:
     def encode_known(self, item_ids: Iterable[str]) -> NDArray[np.int32]:
         """The indexes of those ids that have one, in order."""
         indexes = self.encode(item_ids)
-        return indexes[indexes != UNKNOWN]
+        known: NDArray[np.int32] = indexes[indexes != UNKNOWN]
+        return known
 
     def decode(self, indexes: Iterable[int]) -> list[str]:
         """The ids of item indexes. Raises VocabularyError for PAD, MASK and anything outside."""

@@ -1,4 +1,4 @@
-"""BERT4Rec: Sequential Recommendation with Bidirectional Encoder Representations from Transformer (Sun et al., CIKM 2019).
+"""BERT4Rec (Sun et al., CIKM 2019): bidirectional self-attention over a history, trained by the Cloze task.
 
 Shapes: B batch, T tokens, N longest history, D width, H heads, V items, M masked tokens.
 Where the paper's text and the authors' code differ, the code is followed: LayerNorm and dropout on the embedding sum,
@@ -58,7 +58,8 @@ class Layer(nn.Module):
         mixed = self.attention_out(mixed.transpose(1, 2).reshape(B, T, D))
         x = self.attention_norm(x + F.dropout(mixed, self.dropout, self.training))
         fed = self.outer(F.gelu(self.inner(x)))  # GELU(x) = x Phi(x), the exact one
-        return self.norm(x + F.dropout(fed, self.dropout, self.training))
+        out: Tensor = self.norm(x + F.dropout(fed, self.dropout, self.training))
+        return out
 
 
 class Bert4Rec(nn.Module):
@@ -93,7 +94,7 @@ class Bert4Rec(nn.Module):
         T = item_ids.shape[1]
         column = torch.arange(T, device=item_ids.device)
         allowed = column >= T - lengths[:, None]  # (B, T)
-        x = self.items(item_ids) + self.positions[self.config.max_length - T :]  # h_i^0 = v_i + p_i
+        x: Tensor = self.items(item_ids) + self.positions[self.config.max_length - T :]  # h_i^0 = v_i + p_i
         x = F.dropout(self.embedding_norm(x), self.config.dropout, self.training)
         for layer in self.layers:
             x = layer(x, allowed[:, None, None, :])
