@@ -1,0 +1,56 @@
+"""What still counts as the golden answer, and what does not."""
+
+import pytest
+
+from model.contract.golden import Golden, difference, golden_from_bytes, golden_to_bytes
+from model.contract.manifest import BundleFormat
+
+EXAMPLE = Golden(
+    items=("a", "b"),
+    exclude=("a",),
+    candidates=(),
+    k=3,
+    expected_items=("c", "d", "e"),
+    expected_scores=(3.0, 2.0, 2.00000001),
+)
+
+
+@pytest.mark.parametrize(
+    ("items", "scores"),
+    [
+        (["c", "d", "e"], [3.0, 2.0, 2.0]),
+        (["c", "e", "d"], [3.0, 2.0, 2.0]),
+        (["c", "d", "e"], [3.00001, 2.0, 2.0]),
+        (["c", "d", "f"], [3.0, 2.0, 2.0]),
+    ],
+)
+def test_same_answer_within_tolerance(items, scores):
+    """Float noise and ties, at the cut too, are no difference."""
+    assert difference(EXAMPLE, items, scores, tolerance=1e-4) is None
+
+
+@pytest.mark.parametrize(
+    ("items", "scores", "words"),
+    [
+        (["d", "c", "e"], [3.0, 2.0, 2.0], "out of place"),
+        (["c", "d"], [3.0, 2.0], "2 items instead of 3"),
+        (["c", "d", "e"], [3.0, 2.0, 1.9], "differ by"),
+        (["c", "d", "e"], [float("nan"), 2.0, 2.0], "differ by"),
+        (["x", "d", "e"], [3.0, 2.0, 2.0], "out of place"),
+    ],
+)
+def test_another_answer_is_described(items, scores, words):
+    """Another order, length, score, item or a NaN is a difference that the text names."""
+    assert words in difference(EXAMPLE, items, scores, tolerance=1e-4)
+
+
+def test_examples_round_trip():
+    """golden.json reads back as it was written."""
+    assert golden_from_bytes(golden_to_bytes([EXAMPLE])) == (EXAMPLE,)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}x", b"[1]", b'[{"items": []}]', b"\xff"])
+def test_damaged_examples_are_refused(content):
+    """Anything else is malformed."""
+    with pytest.raises(BundleFormat, match="golden"):
+        golden_from_bytes(content)
