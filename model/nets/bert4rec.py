@@ -27,10 +27,10 @@ class Bert4RecConfig:
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not fit together."""
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         if min(self.item_count, self.layers, self.heads) < 1 or self.max_length < 2:
             raise ValueError("item_count, layers and heads start at 1, max_length at 2")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         if not 0 <= self.dropout < 1:
             raise ValueError("dropout lies in [0, 1)")
 

@@ -1,0 +1,60 @@
+# Everything that people and CI run. `make help` lists it.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8000
+CHECK ?=
+# cpu: a couple of hundred megabytes; cuda: the plain index's build, several gigabytes on Linux.
+TORCH ?= cpu
+TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
+PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
+export ORT_DISABLE_TELEMETRY := 1
+
+.PHONY: help demo test check test-service format clean
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, CHECK=1 verifies and exits
+	@$(BIN)/python -m demo --port $(PORT) $(if $(CHECK),--check)
+
+test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite, integration against a real Valkey included
+	$(BIN)/pytest
+
+test-service: .venv-service/.ready ## Run the service's tests in an environment without torch
+	.venv-service/bin/pytest tests/contract tests/serving
+
+check: $(VENV)/.run $(VENV)/.dev ## Lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## Format and apply safe fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove environments, caches and artifacts
+	rm -rf $(VENV) .venv-service .cache artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# PyTorch comes first and by itself: its CPU build where the public CPU index answers within two seconds, else the plain
+# index's. pip prefers 2.13.0+cpu to 2.13.0, so that an extra index is enough.
+$(VENV)/.run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nextitem needs Python 3.11 or newer: PYTHON=python3.12 make ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing PyTorch ($(TORCH)), ONNX Runtime and the rest into $(VENV) ..."
+	@index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.request as r; r.urlopen("$(TORCH_CPU_INDEX)/torch/", timeout=2)' 2>/dev/null; \
+	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi; $(PIP) install -c constraints.txt $$index torch
+	@$(PIP) install -c constraints.txt -e '.[service,training]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.run
+	@$(PIP) install -c constraints.txt -e '.[service,training,test,check]'
+	@touch $@
+
+.venv-service/.ready: pyproject.toml constraints.txt
+	@test -x .venv-service/bin/python || $(PYTHON) -m venv .venv-service
+	@$(PIP:$(BIN)%=.venv-service/bin%) install -c constraints.txt -e '.[service,test]'
+	@touch $@

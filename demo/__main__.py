@@ -1,0 +1,144 @@
+"""From nothing to recommendations: fetch, train, publish, serve, replay, show. `make demo` runs it."""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from demo.commands import DemoFailed, serve, train
+from demo.movielens import Rating, read_ratings, read_titles
+from demo.replay import Online, count_stored, post, replay_user, send_histories
+
+DATA = Path(".cache/ml-100k")
+ARTIFACTS = Path("artifacts/demo")
+BUNDLES = ARTIFACTS / "bundles"
+RECIPE = "demo"
+SHOWN_USER = "42"
+AHEAD_OF_POPULARITY = 1.5
+"""By how much --check wants BERT4Rec's NDCG@10 to beat popularity's."""
+
+console = Console(highlight=False)
+
+
+def main() -> int:
+    """Run the demo; 0 when all went well."""
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("--port", type=int, default=8000, help="where the service listens on 127.0.0.1 (default 8000)")
+    parser.add_argument("--check", action="store_true", help="start from scratch, verify every answer, and exit")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # unwinds, so that the service is stopped, too
+    try:
+        run(arguments.port, check=arguments.check)
+    except DemoFailed as error:
+        console.print(f"[bold red]The demo failed:[/] {error}", markup=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("\nStopped. Nothing is left running.")
+        return 0 if not arguments.check else 130
+    return 0
+
+
+def run(port: int, *, check: bool) -> None:
+    """The whole path, in order."""
+    store, training = ARTIFACTS / "store", ARTIFACTS / "run"
+    if check:
+        shutil.rmtree(ARTIFACTS, ignore_errors=True)
+    ARTIFACTS.mkdir(parents=True, exist_ok=True)
+    heading("1", "MovieLens-100K")
+    train("fetch", "ml-100k", "--out", str(DATA))
+    heading("2", "Train BERT4Rec, at most four minutes on two cores")
+    log, items = DATA / "interactions.csv", DATA / "items.csv"
+    train("fit", RECIPE, "--data", str(log), "--out", str(training), "--resume")
+    heading("3", "Publish the bundle")
+    train("publish", str(training), "--out", str(BUNDLES), "--items", str(items))
+    heading("4", f"Serve it on http://127.0.0.1:{port}")
+    ratings, titles = read_ratings(log), read_titles(items)
+    with serve(BUNDLES, store, port, ARTIFACTS / "service.log") as client:
+        model = client.get("/model").json()
+        console.print(f"{model['name']} {model['version']}, {model['item_count']} items, on {model['provider']}")
+        heading("5", "Replay: histories first, then each user's held-out event, with a question before and after")
+        online = replay(client, ratings)
+        if online.users:
+            compare(online, json.loads((training / "results.json").read_text()), check=check)
+        show(client, ratings[SHOWN_USER], titles)
+        if not check:
+            invite(client)
+
+
+def heading(number: str, text: str) -> None:
+    """A line between the steps."""
+    console.print(f"\n[bold cyan]{number}[/]  [bold]{text}[/]")
+
+
+def replay(client: httpx.Client, ratings: dict[str, list[Rating]]) -> Online:
+    """Send all events and verify the answers on the way."""
+    online = Online()
+    stored = {user: count_stored(client, user) for user in ratings}
+    histories = [events for user, events in ratings.items() if stored[user] < len(events) - 1]
+    fresh = [events for user, events in ratings.items() if stored[user] < len(events)]
+    if not fresh:
+        console.print("The store still holds every event of the last run: nothing to send.")
+        return online
+    columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        past = progress.add_task("histories", total=sum(len(events) - 1 for events in histories))
+        for number in send_histories(client, histories):
+            progress.advance(past, number)
+        held_out = progress.add_task("held-out events", total=len(fresh))
+        for events in fresh:
+            replay_user(client, events, online)
+            progress.advance(held_out)
+    return online
+
+
+def compare(online: Online, results: dict[str, Any], *, check: bool) -> None:
+    """What the service reached online must be what the trainer measured offline."""
+    offline, popular = results["model"], results["pop"]
+    for metric, value in online.metrics.items():
+        console.print(
+            f"{metric}: {value:.4f} online, {offline[metric]:.4f} offline, {popular[metric]:.4f} by popularity"
+        )
+        if check and abs(value - offline[metric]) > 0.001:
+            raise DemoFailed(f"the service's {metric} is not the trainer's")
+    if check and offline["NDCG@10"] < AHEAD_OF_POPULARITY * popular["NDCG@10"]:
+        raise DemoFailed(f"BERT4Rec's NDCG@10 is not {AHEAD_OF_POPULARITY} times popularity's")
+
+
+def show(client: httpx.Client, ratings: list[Rating], titles: dict[str, str]) -> None:
+    """One user by movie title."""
+    answer = post(client, "/recommend", {"user_id": ratings[0].user, "k": 10})
+    table = Table(title=f"User {ratings[0].user}", title_justify="left")
+    table.add_column("last watched, newest first")
+    table.add_column("recommended next", style="bold green")
+    table.add_column("score", justify="right")
+    newest = list(reversed(ratings))
+    for rating, recommended in zip(newest, answer["items"], strict=False):
+        table.add_row(titles[rating.item], titles[recommended["item_id"]], f"{recommended['score']:.2f}")
+    console.print(table)
+    console.print(f"answered in {answer['took_ms']:.1f} ms from {answer['history']['length']} events")
+
+
+def invite(client: httpx.Client) -> None:
+    """Say where to go from here and stay until Ctrl-C."""
+    url = str(client.base_url).rstrip("/")
+    console.print(f"""
+[bold]It is yours until Ctrl-C:[/]
+  {url}/docs       the routes
+  {url}/model      the model in use
+  {url}/metrics    what Prometheus scrapes
+  curl -s {url}/recommend -H 'content-type: application/json' -d '{{"user_id": "{SHOWN_USER}"}}'""")
+    while True:
+        time.sleep(3600)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The two commands as a user runs them: each in a process of its own, the service for as long as the demo lasts."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+START_SECONDS = 60
+STOP_SECONDS = 20
+
+
+class DemoFailed(Exception):
+    """Something is not as it should be; the message says what."""
+
+
+def train(*arguments: str) -> None:
+    """Run nextitem-train and show what it prints. Raises DemoFailed when it fails."""
+    finished = subprocess.run([sys.executable, "-m", "training.cli", *arguments], check=False)  # noqa: S603 - ours
+    if finished.returncode == 130:
+        raise KeyboardInterrupt
+    if finished.returncode:
+        raise DemoFailed(f"nextitem-train {arguments[0]} ended with status {finished.returncode}")
+
+
+@contextmanager
+def serve(bundles: Path, store: Path, port: int, log: Path) -> Iterator[httpx.Client]:
+    """Run nextitem-serve on 127.0.0.1 and give a client of it; stop it at the end, whatever happens."""
+    url = f"http://127.0.0.1:{port}"
+    arguments = ["--bundle", str(bundles), "--data-dir", str(store), "--port", str(port)]
+    with log.open("wb") as output:
+        # Its own session: Ctrl-C reaches the demo alone, which then stops the service in order.
+        process = subprocess.Popen(  # noqa: S603 - ours
+            [sys.executable, "-m", "service.cli", *arguments],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        with httpx.Client(base_url=url, timeout=10) as client:
+            _wait_until_ready(client, process, log)
+            yield client
+    finally:
+        process.terminate()
+        try:
+            status = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise DemoFailed(f"the service did not stop within {STOP_SECONDS} s of SIGTERM") from None
+    if status:
+        raise DemoFailed(f"the service ended with status {status}: see {log}")
+
+
+def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            last = log.read_text(errors="replace").strip().splitlines()[-3:]
+            raise DemoFailed("the service did not start:\n  " + "\n  ".join(last))
+        try:
+            if client.get("/health/ready").json()["status"] == "ok":
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise DemoFailed(f"the service was not ready within {START_SECONDS} s: see {log}")

@@ -1,0 +1,94 @@
+"""The held-out events, sent one after the other as if they happened now, each preceded by the question they answer."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from demo.commands import DemoFailed
+from demo.movielens import Rating
+
+EVENTS_PER_REQUEST = 500
+
+
+@dataclass
+class Online:
+    """How often the service named the item that came next: its online HR@10 and NDCG@10."""
+
+    users: int = 0
+    hits: int = 0
+    gain: float = 0.0
+    sources: dict[str, int] = field(default_factory=dict)
+
+    def count(self, answer: Mapping[str, Any], item: str) -> None:
+        """Add one answer, given before `item` was sent."""
+        self.users += 1
+        self.sources[answer["source"]] = self.sources.get(answer["source"], 0) + 1
+        for recommended in answer["items"]:
+            if recommended["item_id"] == item:
+                self.hits += 1
+                self.gain += 1 / math.log2(recommended["rank"] + 1)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """By the names that the trainer uses."""
+        return {"HR@10": self.hits / self.users, "NDCG@10": self.gain / self.users}
+
+
+def post(client: httpx.Client, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+    """POST and return the answer. Raises DemoFailed for anything but 200."""
+    response = client.post(path, json=body)
+    if response.status_code != 200:
+        raise DemoFailed(f"POST {path} answered {response.status_code}: {response.text[:500]}")
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def send_histories(client: httpx.Client, ratings: Iterable[Sequence[Rating]]) -> Iterable[int]:
+    """Send all but each user's last event; yields how many each request carried."""
+    events = [rating.as_event(number) for user in ratings for number, rating in enumerate(user[:-1])]
+    for start in range(0, len(events), EVENTS_PER_REQUEST):
+        batch = events[start : start + EVENTS_PER_REQUEST]
+        answer = post(client, "/events", {"events": batch})
+        if answer["accepted"] + answer["duplicates"] != len(batch) or answer["rejected"]:
+            raise DemoFailed(f"POST /events did not take the whole log: {answer}")
+        yield len(batch)
+
+
+def count_stored(client: httpx.Client, user: str) -> int:
+    """How many events of a user the service has taken, in this run or an earlier one."""
+    stored: int = post(client, "/recommend", {"user_id": user, "k": 1})["history"]["version"]
+    return stored
+
+
+def replay_user(client: httpx.Client, ratings: Sequence[Rating], online: Online) -> None:
+    """Ask what comes next, send what did, ask again; every answer is verified. Raises DemoFailed."""
+    *past, last = ratings
+    before = post(client, "/recommend", {"user_id": last.user, "k": 10})
+    _verify(before, past)
+    online.count(before, last.item)
+    sent = post(client, "/events", last.as_event(len(past)))
+    if sent["accepted"] + sent["duplicates"] != 1:
+        raise DemoFailed(f"the event of user {last.user} was not taken: {sent}")
+    after = post(
+        client, "/recommend", {"user_id": last.user, "k": 10, "min_history_version": sent["history"][last.user]}
+    )
+    _verify(after, ratings)
+
+
+def _verify(answer: Mapping[str, Any], history: Sequence[Rating]) -> None:
+    items = [recommended["item_id"] for recommended in answer["items"]]
+    scores = [recommended["score"] for recommended in answer["items"]]
+    user = history[0].user
+    for holds, claim in (
+        (answer["source"] == "model" and answer["degraded"] is None, "comes from the model"),
+        (answer["count"] == 10 == len(set(items)), "has ten different items"),
+        (not set(items) & {rating.item for rating in history}, "has nothing that the user has seen"),
+        (scores == sorted(scores, reverse=True), "is ranked by score"),
+        ([recommended["rank"] for recommended in answer["items"]] == list(range(1, 11)), "counts its ranks"),
+        (answer["history"]["length"] == len(history), "knows the whole history, the last event included"),
+    ):
+        if not holds:
+            raise DemoFailed(f"not true of the answer for user {user}: it {claim}\n{answer}")

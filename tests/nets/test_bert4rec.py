@@ -1,0 +1,113 @@
+"""The network against its paper: shapes, equations, and what must not matter."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from model.contract.sequence import encode_histories
+from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+
+
+def ask(network, *histories):
+    """Scores (B, V) after item-index histories."""
+    item_ids, lengths = encode_histories(
+        histories, max_length=network.config.max_length, mask_index=network.config.item_count + 1
+    )
+    with torch.inference_mode():
+        return network(torch.from_numpy(item_ids), torch.from_numpy(lengths))
+
+
+def reference_scores(network, history):
+    """The paper's equations spelled out head by head for one history, without padding or fused attention."""
+    config = network.config
+    tokens = torch.tensor([*history, config.item_count + 1])
+    positions = network.positions[config.max_length - len(tokens) :]
+    norm = network.embedding_norm
+    h = F.layer_norm(network.items.weight[tokens] + positions, (config.width,), norm.weight, norm.bias)
+    size = config.width // config.heads
+    for layer in network.layers:
+        q, k, v = (h @ layer.query_key_value.weight.T + layer.query_key_value.bias).split(config.width, dim=1)
+        heads = []
+        for head in range(config.heads):
+            cut = slice(head * size, (head + 1) * size)
+            weights = torch.softmax(q[:, cut] @ k[:, cut].T / math.sqrt(size), dim=1)
+            heads.append(weights @ v[:, cut])
+        attended = torch.cat(heads, dim=1) @ layer.attention_out.weight.T + layer.attention_out.bias
+        a = F.layer_norm(h + attended, (config.width,), layer.attention_norm.weight, layer.attention_norm.bias)
+        inner = a @ layer.inner.weight.T + layer.inner.bias
+        gelu = inner * 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
+        fed = gelu @ layer.outer.weight.T + layer.outer.bias
+        h = F.layer_norm(a + fed, (config.width,), layer.norm.weight, layer.norm.bias)
+    read = network.head(h[-1])
+    read = network.head_norm(read * 0.5 * (1 + torch.erf(read / math.sqrt(2))))
+    return read @ network.items.weight[1:-1].T + network.item_bias
+
+
+@pytest.mark.parametrize("length", [0, 1, 5, 11])
+def test_network_is_the_papers_equations(network, length):
+    """Scores equal a head-by-head computation of equations 1 to 7."""
+    history = list(range(1, length + 1))
+    with torch.inference_mode():
+        expected = reference_scores(network, history)
+    torch.testing.assert_close(ask(network, history)[0], expected, atol=1e-4, rtol=1e-5)
+
+
+def test_padding_changes_nothing(network):
+    """A history scores alike alone and beside longer ones."""
+    short, long = [3, 1, 4], list(range(1, 12))
+    together = ask(network, short, long, [])
+    for row, history in zip(together, (short, long, []), strict=True):
+        torch.testing.assert_close(row, ask(network, history)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_what_fills_the_padding_is_never_seen(network):
+    """Any item in a padded place leaves the scores as they are."""
+    item_ids, lengths = encode_histories([[3, 1], list(range(1, 9))], max_length=12, mask_index=61)
+    noisy = item_ids.copy()
+    noisy[0, : -lengths[0]] = 17
+    with torch.inference_mode():
+        clean = network(torch.from_numpy(item_ids), torch.from_numpy(lengths))
+        dirty = network(torch.from_numpy(noisy), torch.from_numpy(lengths))
+    torch.testing.assert_close(clean, dirty)
+
+
+def test_both_sides_are_seen(network):
+    """A masked place in the middle depends on the item after it, which a causal network would not see."""
+    mask = network.config.item_count + 1
+    lengths = torch.tensor([3])
+    with torch.inference_mode():
+        one = network.encode(torch.tensor([[5, mask, 6]]), lengths)[0, 1]
+        other = network.encode(torch.tensor([[5, mask, 7]]), lengths)[0, 1]
+    assert not torch.allclose(one, other, atol=1e-3)
+
+
+def test_order_matters(network):
+    """The same items in another order score differently: positions are learned."""
+    assert not torch.allclose(ask(network, [1, 2, 3]), ask(network, [2, 1, 3]), atol=1e-3)
+
+
+def test_one_score_for_each_item(network):
+    """(B, V): neither PAD nor MASK has a column."""
+    assert ask(network, [1], [2, 3]).shape == (2, network.config.item_count)
+
+
+def test_weights_start_within_the_papers_bounds():
+    """Every weight is drawn from [-0.02, 0.02] and biases are zero."""
+    network = Bert4Rec(Bert4RecConfig(item_count=50, width=32))
+    for name, parameter in network.named_parameters():
+        if parameter.dim() > 1:
+            assert 0.015 < parameter.abs().max() <= 0.02 + 1e-6, name
+        elif name.endswith("bias"):
+            assert not parameter.any(), name
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"width": 30, "heads": 4}, {"item_count": 0}, {"max_length": 1}, {"dropout": 1.0}, {"layers": 0}, {"heads": 0}],
+)
+def test_sizes_that_do_not_fit_are_refused(changes):
+    """A config that no network can have is refused at once."""
+    with pytest.raises(ValueError, match=next(iter(changes))):
+        Bert4RecConfig(**{"item_count": 5, **changes})

@@ -1,0 +1,161 @@
+"""ONNX = PyTorch: the graph ranks as the network does, whatever the batch, and a graph that does not is refused."""
+
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import numpy_helper
+
+from model.contract.bundle import read_bundle
+from model.contract.sequence import encode_feed
+from model.export import INPUTS, OPSET, export_network, publish_bundle
+from model.parity import ExportError, check_parity, make_golden
+
+MAX_LENGTH = 12
+
+
+@pytest.fixture(scope="module")
+def graph(network):
+    """The exported network."""
+    return export_network(network)
+
+
+@pytest.fixture(scope="module")
+def session(graph):
+    """ONNX Runtime on that graph."""
+    return onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+
+
+@pytest.fixture(scope="module")
+def histories(vocabulary):
+    """Two hundred histories of random items, from empty to far beyond the window."""
+    draw = np.random.default_rng(3)
+    return [vocabulary.decode(draw.integers(1, 61, size=draw.integers(0, 40)).tolist()) for _ in range(200)]
+
+
+def rank(session, vocabulary, histories, *, exclude=None, candidates=None, k=10):
+    """Ask the graph about a batch of histories."""
+    none = [()] * len(histories)
+    feed = encode_feed(
+        vocabulary,
+        histories=histories,
+        exclude=exclude or none,
+        candidates=candidates or none,
+        k=k,
+        max_length=MAX_LENGTH,
+    )
+    return session.run(["indexes", "scores"], feed)
+
+
+def test_graph_answers_as_the_network(graph, network, vocabulary, histories):
+    """Two hundred random histories, plain, with exclusion and with candidates, alone and batched."""
+    examples = make_golden(network, vocabulary, histories)
+    assert len(examples) == 601
+    check_parity(graph, examples, vocabulary, max_length=MAX_LENGTH)
+
+
+def test_batched_is_single(session, vocabulary, histories):
+    """A row of a batch has the answer that it has alone."""
+    indexes, scores = rank(session, vocabulary, histories[:32])
+    for row, history in enumerate(histories[:32]):
+        alone_indexes, alone_scores = rank(session, vocabulary, [history])
+        np.testing.assert_array_equal(indexes[row], alone_indexes[0])
+        np.testing.assert_allclose(scores[row], alone_scores[0], atol=1e-5)
+
+
+def test_excluded_items_never_come_back(session, vocabulary, histories):
+    """Nothing excluded is answered, and k is filled from the rest."""
+    indexes, scores = rank(session, vocabulary, histories[:20], exclude=histories[:20], k=15)
+    for row, history in zip(indexes, histories[:20], strict=True):
+        assert not set(vocabulary.decode(row)) & set(history)
+    assert np.isfinite(scores).all()
+
+
+def test_candidates_restrict_row_by_row(session, vocabulary):
+    """One row is restricted, its neighbour is not."""
+    indexes, scores = rank(session, vocabulary, [["i1"], ["i1"]], candidates=[["i5", "i9"], []], k=3)
+    kept = np.isfinite(scores)
+    assert set(vocabulary.decode(indexes[0][kept[0]])) == {"i5", "i9"}
+    assert kept[1].all()
+
+
+def test_nothing_left_is_minus_infinity(session, vocabulary):
+    """Excluded candidates, and candidates that no one knows, leave no finite score."""
+    _, scores = rank(session, vocabulary, [["i1"]] * 2, exclude=[["i5"], []], candidates=[["i5"], ["?"]], k=4)
+    assert np.isneginf(scores).all()
+
+
+def test_whole_catalogue_has_neither_pad_nor_mask(session, vocabulary):
+    """With k = V every item stands once; PAD and MASK never do."""
+    indexes, scores = rank(session, vocabulary, [["i1", "i2"]], k=500)
+    assert sorted(indexes[0].tolist()) == list(range(1, 61))
+    assert (np.diff(scores[0]) <= 0).all()
+
+
+def test_equal_scores_stand_in_the_order_of_ids(network, vocabulary):
+    """Items with one and the same embedding and bias tie, and the lower id comes first."""
+    twin = type(network)(network.config)
+    twin.load_state_dict(network.state_dict())
+    with torch.no_grad():
+        twin.items.weight[1:-1] = twin.items.weight[1]
+        twin.item_bias.zero_()
+    session = onnxruntime.InferenceSession(export_network(twin), providers=["CPUExecutionProvider"])
+    indexes, scores = rank(session, vocabulary, [["i1", "i2"]], k=60)
+    assert len(set(scores[0].tolist())) == 1
+    assert vocabulary.decode(indexes[0]) == sorted(vocabulary.item_ids)
+
+
+def test_another_graph_is_refused(graph, network, vocabulary, histories):
+    """A weight that changed on the way is found."""
+    document = onnx.load_from_string(graph)
+    table = next(tensor for tensor in document.graph.initializer if tensor.name == "network.positions")
+    changed = numpy_helper.to_array(table).copy()
+    changed[-1, 0] += 0.5
+    table.CopyFrom(numpy_helper.from_array(changed, table.name))
+    with pytest.raises(ExportError, match="disagree on example"):
+        check_parity(
+            document.SerializeToString(),
+            make_golden(network, vocabulary, histories[:3]),
+            vocabulary,
+            max_length=MAX_LENGTH,
+        )
+
+
+def test_graph_has_the_contracts_signature(graph, session):
+    """Inputs and outputs by name, batch and length free, one file without external data, standard operators only."""
+    document = onnx.load_from_string(graph)
+    assert tuple(value.name for value in session.get_inputs()) == INPUTS
+    assert [value.name for value in session.get_outputs()] == ["indexes", "scores"]
+    assert all(isinstance(size, str) for value in session.get_inputs()[:4] for size in value.shape)
+    assert not any(tensor.external_data for tensor in document.graph.initializer)
+    assert [(opset.domain, opset.version) for opset in document.opset_import] == [("", OPSET)]
+
+
+def test_published_bundle_reads_back(tmp_path, network, vocabulary, histories):
+    """`publish_bundle` writes a verified bundle whose golden examples hold for its own graph."""
+    counts = np.arange(60, dtype=np.int64)
+    folder = publish_bundle(
+        tmp_path,
+        network,
+        vocabulary=vocabulary,
+        counts=counts,
+        trained_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        last_event_at="2026-01-01T00:00:00Z",
+        data_fingerprint="f" * 64,
+        metrics={"NDCG@10": 0.5},
+        histories=[vocabulary.encode(history).tolist() for history in histories[:10]],
+        metadata={"i3": {"title": "Third"}},
+    )
+    bundle = read_bundle(tmp_path)
+    assert folder.name == bundle.manifest.version
+    assert bundle.manifest.version.startswith("20260102T030405-")
+    assert (bundle.manifest.item_count, bundle.manifest.max_length, bundle.manifest.width) == (60, 12, 16)
+    assert bundle.manifest.inputs == INPUTS
+    assert bundle.counts.tolist() == counts.tolist()
+    assert json.loads(bundle.metadata[bundle.vocabulary.index_of("i3") - 1]) == {"title": "Third"}
+    assert len(bundle.golden) == 25
+    check_parity(bundle.network, bundle.golden, bundle.vocabulary, max_length=12)

@@ -1,0 +1,50 @@
+"""Items files: metadata with the right types, faults with lines."""
+
+import pytest
+
+from training.errors import DataError
+from training.items import read_items
+
+
+def test_columns_become_lists_numbers_or_text(tmp_path):
+    """Genres split at |, numeric columns become numbers, mixed ones stay text, empty cells are absent."""
+    path = tmp_path / "items.csv"
+    path.write_text(
+        "item,title,year,price,genres,code,tags\n"
+        'a,"1984, again",1984,1.5,Drama,007,x|y\nb,1984,,2,A|B,8,\nc,,1990,,,,\n'
+    )
+    assert read_items(path) == {
+        "a": {
+            "title": "1984, again",
+            "year": 1984,
+            "price": 1.5,
+            "genres": ["Drama"],
+            "code": "007",
+            "tags": ["x", "y"],
+        },
+        "b": {"title": "1984", "price": 2.0, "genres": ["A", "B"], "code": "8"},
+        "c": {"year": 1990},
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("i.csv", "id,title\na,b\n", r"i\.csv has no column 'item', only id, title"),
+        ("i.csv", "item,title\na,b\na,c\n", r"i\.csv, line 3: this item was described before"),
+        ("i.tsv", "item\ttitle\n\tb\n", r"i\.tsv, line 2: no item"),
+        ("i.csv", "", r"i\.csv is empty"),
+        ("i.csv", "item,title\na,b,c\n", r"i\.csv, line 2: 3 fields where the header has 2"),
+    ],
+)
+def test_faults_name_file_and_line(tmp_path, name, content, message):
+    """Broken items files are refused with the place of the fault."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_items(tmp_path / name)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    """No file, a clear sentence."""
+    with pytest.raises(DataError, match="is no file"):
+        read_items(tmp_path / "none.csv")

@@ -1,0 +1,109 @@
+"""Full ranking and the baselines, against scores that a person can check."""
+
+import numpy as np
+import pytest
+import torch
+
+from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from training.baselines import Markov, Popularity
+from training.errors import Diverged
+from training.evaluation import NetworkScorer, evaluate, rank_targets
+from training.lists import rank_lists
+from training.split import Questions
+
+
+class Fixed:
+    """Scores that were written down."""
+
+    def __init__(self, scores):
+        self.scores = torch.tensor(scores, dtype=torch.float32)
+        self.item_count = self.scores.shape[-1]
+
+    def score(self, histories):
+        """The same scores for everyone."""
+        return self.scores.repeat(len(histories), 1)
+
+
+def _rank(scorer, histories, targets):
+    return [counts.tolist() for counts in rank_targets(scorer, Questions(histories, np.array(targets, np.int32)))]
+
+
+def test_seen_items_are_no_candidates(make_histories):
+    """Item 3 is third, but first once the better two are seen; ties count only among the unseen."""
+    scorer = Fixed([[9, 8, 7, 7, 7]])
+    assert _rank(scorer, make_histories([[], [1, 2], [1, 2, 4]]), [3, 3, 3]) == [[2, 0, 0], [2, 2, 1]]
+
+
+def test_a_target_seen_before_stays_a_candidate(make_histories):
+    """A repeated item can still be hit: the target itself is never removed."""
+    assert _rank(Fixed([[9, 8, 7]]), make_histories([[3, 1]]), [3]) == [[1], [0]]
+
+
+def test_a_constant_scorer_gets_chance_over_101_items(make_histories):
+    """101 equal scores: HR@10 = 10/101, wherever the target stands."""
+    questions = Questions(make_histories([[]] * 3), np.array([1, 50, 101], np.int32))
+    assert evaluate(Fixed([[0.5] * 101]), questions)["HR@10"].tolist() == pytest.approx([10 / 101] * 3)
+
+
+@pytest.mark.parametrize("fault", [float("nan"), float("inf"), float("-inf")])
+def test_scores_that_are_no_numbers_are_an_error(make_histories, fault):
+    """A NaN would compare false with everything and so rank first; it must not go unnoticed."""
+    with pytest.raises(Diverged, match="no finite number"):
+        _rank(Fixed([[1, fault, 2]]), make_histories([[1]]), [3])
+
+
+def test_questions_keep_their_order_through_batches(make_histories):
+    """Evaluation sorts by length inside; ranks come back in the order of the questions."""
+    rows = [[1] * (1 + (7 * row) % 300) for row in range(600)]
+    targets = 2 + np.arange(600) % 4
+    scorer = Fixed([[0, 4, 3, 2, 1]])
+    greater, ties = _rank(scorer, make_histories(rows), targets)
+    assert greater == (targets - 2).tolist()
+    assert not any(ties)
+
+
+def test_popularity_counts_training_events(make_histories):
+    """Scores are the counts, the same for everyone."""
+    scores = Popularity(make_histories([[1, 2, 2], [2, 3]]), 4).score(make_histories([[1], []]))
+    assert scores.tolist() == [[1, 3, 1, 0]] * 2
+
+
+def test_markov_counts_what_followed_the_last_item(make_histories):
+    """Transitions within users only, popularity deciding below one count, and alone for an empty history."""
+    train = make_histories([[1, 2, 1, 2], [2, 3], [4]])
+    scores = Markov(train, 4).score(make_histories([[4, 2], [3], [], [1]]))
+    popular = np.array([2, 3, 1, 1]) / 8
+    expected = popular + np.array([[1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 2, 0, 0]])
+    assert np.allclose(scores.numpy(), expected)
+
+
+def test_padding_changes_no_score(make_histories):
+    """BERT4Rec scores a history the same alone and beside a longer one."""
+    torch.manual_seed(0)
+    network = Bert4Rec(Bert4RecConfig(item_count=20, max_length=30, width=16, layers=2, heads=2))
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    scorer = NetworkScorer(network)
+    short, long = [3, 1, 4], list(range(1, 21)) * 2
+    alone = scorer.score(make_histories([short]))
+    beside = scorer.score(make_histories([long, short, []]))
+    assert torch.allclose(alone[0], beside[1], atol=1e-4)
+    assert torch.allclose(scorer.score(make_histories([[]]))[0], beside[2], atol=1e-4)
+    assert not torch.allclose(beside[0], beside[1], atol=1e-1)
+
+
+def test_lists_rank_unseen_items_with_ties_by_id(make_log):
+    """Equal scores go by item id even across the cut, seen items never appear, users keep the asked order."""
+    log = make_log([[1], [2, 3], [1, 2, 3, 4, 5]], item_count=6)
+    told = []
+    lists = rank_lists(Fixed([[1, 1, 5, 1, 1, 1]]), log, np.array([1, 0, 2]), 3, on_users=told.append)
+    assert lists.rows() == [
+        ("u001", 1, "i01", 1.0),
+        ("u001", 2, "i04", 1.0),
+        ("u001", 3, "i05", 1.0),
+        ("u000", 1, "i03", 5.0),
+        ("u000", 2, "i02", 1.0),
+        ("u000", 3, "i04", 1.0),
+        ("u002", 1, "i06", 1.0),
+    ]
+    assert sum(told) == 3

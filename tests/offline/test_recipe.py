@@ -1,0 +1,130 @@
+"""Recipes: every fault names its key, every key is documented."""
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from training.errors import RecipeError
+from training.recipe import RECIPES, SECTIONS, make_recipe, read_recipe
+
+KEYS = [(section, entry.name) for section, kind in SECTIONS.items() for entry in fields(kind)]
+DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"trian": {}}, "no section trian: did you mean train"),
+        ({"train": {"epoch": 3}}, r"no key train\.epoch: did you mean train\.epochs"),
+        ({"train": {"zzzz": 3}}, r"no key train\.zzzz: known: seed"),
+        ({"train": 3}, r"train must be a section \[train\]"),
+        ({"train": {"epochs": "5"}}, r"train\.epochs must be a whole number, not '5'"),
+        ({"train": {"epochs": 5.0}}, r"train\.epochs must be a whole number"),
+        ({"train": {"epochs": True}}, r"train\.epochs must be a whole number"),
+        ({"train": {"epochs": None}}, r"train\.epochs must be a whole number"),
+        ({"train": {"epochs": 0}}, r"train\.epochs must be at least 1"),
+        ({"train": {"learning_rate": True}}, r"train\.learning_rate must be a number"),
+        ({"train": {"learning_rate": float("nan")}}, r"train\.learning_rate must be a finite number"),
+        ({"train": {"learning_rate": 0}}, r"train\.learning_rate must be above 0"),
+        ({"train": {"mask_probability": 1}}, r"train\.mask_probability must be above 0 and below 1"),
+        ({"train": {"last_item_share": 1.01}}, r"train\.last_item_share must be between 0 and 1"),
+        ({"train": {"device": "tpu"}}, r"train\.device must be one of auto, cpu, cuda"),
+        ({"train": {"budget_seconds": 0}}, r"train\.budget_seconds must be above 0"),
+        ({"train": {"window_step": 0}}, r"train\.window_step must be at least 1, or absent"),
+        ({"model": {"heads": 3}}, r"model\.width must be a multiple of model\.heads \(3\)"),
+        ({"model": {"max_length": 1}}, r"model\.max_length must be at least 2"),
+        ({"model": {"dropout": 1.0}}, r"model\.dropout must be at least 0 and below 1"),
+        ({"data": {"format": "xml"}}, r"data\.format must be one of"),
+        ({"data": {"event_types": "buy"}}, r"data\.event_types must be a list of strings"),
+    ],
+)
+def test_faults_name_their_key(document, message):
+    """Unknown names give near matches, wrong types and ranges say what is wanted."""
+    with pytest.raises(RecipeError, match=message):
+        make_recipe(document)
+
+
+def test_settings_go_over_the_recipe():
+    """--set takes TOML values, bare words, null, and other sections than the file has."""
+    recipe = make_recipe(
+        {"train": {"epochs": 7, "budget_seconds": 5}},
+        [
+            *("train.epochs=9", "model.dropout=0", "data.event_types=['a','b']", "train.device=cpu"),
+            *("train.budget_seconds=null", "data.user_column=uid", "data.timestamp_column="),
+        ],
+    )
+    assert recipe.train.epochs == 9
+    assert recipe.model.dropout == 0.0
+    assert isinstance(recipe.model.dropout, float)
+    assert recipe.data.event_types == ("a", "b")
+    assert recipe.train.device == "cpu"
+    assert recipe.train.budget_seconds is None
+    assert recipe.data.user_column == "uid"
+    assert recipe.data.timestamp_column == ""
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("epochs=3", "wants section.key=value"),
+        ("train.epochs", "wants section.key=value"),
+        ("train.epoch=3", r"did you mean train\.epochs"),
+        ("trains.epochs=3", "did you mean train"),
+        ("train.epochs=many", r"train\.epochs must be a whole number, not 'many'"),
+    ],
+)
+def test_bad_settings_are_refused(setting, message):
+    """A setting is checked as the file is."""
+    with pytest.raises(RecipeError, match=message):
+        make_recipe({}, [setting])
+
+
+def test_recipes_are_found_by_name_or_path(tmp_path):
+    """A bare name is one of ours, anything else a path; a name that is neither lists what there is."""
+    path = tmp_path / "mine.toml"
+    path.write_text("[train]\nepochs = 2\n")
+    assert read_recipe(str(path)).train.epochs == 2
+    assert read_recipe("bert4rec").model.max_length == 200
+    with pytest.raises(RecipeError, match=r"no recipe 'none': .* bert4rec, demo"):
+        read_recipe("none")
+    path.write_text("[train\n")
+    with pytest.raises(RecipeError, match=r"mine\.toml cannot be read as a recipe"):
+        read_recipe(str(path))
+
+
+def test_a_recipe_survives_json():
+    """What config.json holds gives the same recipe again."""
+    recipe = read_recipe("demo", ["data.event_types=['view']"])
+    assert make_recipe(recipe.to_dict()) == recipe
+
+
+@pytest.mark.parametrize("name", ["demo", "bert4rec"])
+def test_shipped_recipes_are_valid(name):
+    """Every recipe in the folder reads, and says only what it knows."""
+    document = tomllib.loads((RECIPES / f"{name}.toml").read_text())
+    assert make_recipe(document) == read_recipe(name)
+
+
+@pytest.mark.parametrize(("section", "key"), KEYS)
+def test_every_key_is_documented(section, key):
+    """Each key has a row in docs/recipes.md under its section, and a line with a comment in demo.toml."""
+    heading = re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE)
+    table = next(part for part in heading if part.startswith(f"[{section}]"))
+    assert re.search(rf"^\| `{key}` \| .+ \| .{{10,}} \|$", table, flags=re.MULTILINE)
+    assert re.search(rf"^(# )?{key} = \S+ .*# .{{5,}}$", (RECIPES / "demo.toml").read_text(), flags=re.MULTILINE)
+
+
+def test_documented_defaults_are_the_real_ones():
+    """The default column of docs/recipes.md says what the dataclasses say, and names no key that is gone."""
+    for part in re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE):
+        name = re.match(r"\[(\w+)\]", part)
+        if name:
+            rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", part, flags=re.MULTILINE))
+            kind = SECTIONS[name[1]]
+            assert rows.keys() == {entry.name for entry in fields(kind)}
+            written = {key: tomllib.loads(f"v = {cell[1:-1]}")["v"] for key, cell in rows.items() if cell != "absent"}
+            default = {entry.name: entry.default for entry in fields(kind) if entry.default is not None}
+            assert {key: tuple(v) if isinstance(v, list) else v for key, v in written.items()} == default

@@ -1,0 +1,259 @@
+"""The commands as a user calls them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from model.contract.bundle import read_bundle
+from training.cli import main
+from training.run import Run
+
+RECIPE = """
+[model]
+max_length = 6
+width = 16
+layers = 1
+heads = 2
+
+[train]
+device = "cpu"
+epochs = 15
+batch_size = 8
+learning_rate = 1e-2
+warmup_steps = 2
+last_item_share = 0.3
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path) -> str:
+    """A recipe for a network that trains in a second."""
+    path = tmp_path / "small.toml"
+    path.write_text(RECIPE)
+    return str(path)
+
+
+def _start(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "training.cli", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_a_log_becomes_a_run_lists_and_a_bundle(tmp_path, cycle_csv, recipe, capsys):
+    """Fit in a process of its own, then evaluate, recommend and publish from its run."""
+    run = tmp_path / "run"
+    items = tmp_path / "items.csv"
+    items.write_text("item,title\ni01,One\ni99,Nobody has it\n")
+    fit = _start("fit", recipe, "--data", cycle_csv, "--out", run, "--items", items, "--set", "train.seed=3")
+    out, err = fit.communicate(timeout=100)
+    assert fit.returncode == 0, err
+    assert re.search(r"^bert4rec +[01]\.\d{4} ± \d\.\d{4}", out, flags=re.MULTILINE)
+    assert re.search(r"^(bert4rec|markov|pop) wins: its NDCG@10 is", out, flags=re.MULTILINE)
+    assert "Traceback" not in err
+    assert err.count("\n") < 30
+
+    config = json.loads((run / "config.json").read_text())
+    assert config["recipe"]["train"]["seed"] == 3
+    assert config["data"]["users"] == 24
+    assert config["environment"]["threads"] == 1
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
+    assert {"loss", "learning_rate", "seconds", "tokens_per_second", "validation"} < lines[0].keys()
+    assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert np.load(run / "counts.npy").sum() == 24 * 5  # 6 to 8 events less two each
+
+    assert main(["evaluate", str(run), "--data", str(cycle_csv), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown.keys() == {"protocol", "seed", "users", "metrics"}
+    assert (shown["seed"], shown["users"]) == (3, 24)
+    results = json.loads((run / "results.json").read_text())
+    assert shown["metrics"]["HR@10"]["value"] == pytest.approx(results["models"]["bert4rec"]["HR@10"]["value"])
+
+    lists = tmp_path / "lists.parquet"
+    assert (
+        main(["recommend", str(run), "--data", str(cycle_csv), "--users", "all", "-k", "3", "--out", str(lists)]) == 0
+    )
+    frame = pl.read_parquet(lists)
+    assert frame.columns == ["user", "rank", "item", "score"]
+    assert frame["user"].n_unique() == 24
+    seen = set(pl.read_csv(cycle_csv).select("user", "item").rows())
+    assert not seen & set(frame.select("user", "item").rows())
+
+    assert main(["publish", str(run), "--out", str(tmp_path / "bundles")]) == 0
+    bundle = read_bundle(tmp_path / "bundles")
+    assert bundle.manifest.data_fingerprint == config["data"]["fingerprint"]
+    assert bundle.manifest.metrics["HR@10"] == results["models"]["bert4rec"]["HR@10"]["value"]
+    assert bundle.manifest.last_event_at == config["data"]["last_event_at"]
+    assert json.loads(bundle.metadata[0]) == {"title": "One"}
+    assert len(bundle.golden) > 10
+
+
+def test_ctrl_c_saves_and_the_resumed_run_is_the_whole_one(tmp_path, cycle_csv, recipe, capsys):
+    """SIGINT ends with 130 and says how to go on; resumed, the results equal those of a run never stopped."""
+    settings = ["--set", "train.epochs=60", "--set", "train.patience=60"]
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    fit = _start("fit", recipe, "--data", cycle_csv, "--out", stopped, *settings)
+    deadline = time.monotonic() + 60
+    while not (stopped / "metrics.jsonl").exists() and fit.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    fit.send_signal(signal.SIGINT)
+    _, err = fit.communicate(timeout=60)
+    assert fit.returncode == 130, err
+    assert "--resume goes on" in err
+    assert "Traceback" not in err
+    assert not (stopped / "results.json").exists()
+    for out, more in ((stopped, ["--resume"]), (whole, [])):
+        again = _start("fit", recipe, "--data", cycle_csv, "--out", out, *settings, *more)
+        _, err = again.communicate(timeout=100)
+        assert again.returncode == 0, err
+    assert (stopped / "best.safetensors").read_bytes() == (whole / "best.safetensors").read_bytes()
+    results = [json.loads((out / "results.json").read_text()) for out in (stopped, whole)]
+    assert results[0]["models"] == results[1]["models"]
+    epochs = [Run.open(out).read_epochs() for out in (stopped, whole)]
+    assert [line["loss"] for line in epochs[0]] == [line["loss"] for line in epochs[1]]
+    assert main(["fit", recipe, "--data", str(cycle_csv), "--out", str(whole), *settings, "--resume"]) == 0
+    assert "wins" in capsys.readouterr().out
+
+
+def test_a_killed_run_leaves_a_whole_checkpoint(tmp_path, cycle_csv, recipe):
+    """SIGKILL at any moment: whatever checkpoint is there can be resumed, and no half file has its name."""
+    run = tmp_path / "run"
+    settings = ["--set", "train.epochs=2000", "--set", "train.patience=2000"]
+    fit = _start("fit", recipe, "--data", cycle_csv, "--out", run, *settings)
+    deadline = time.monotonic() + 60
+    while not (run / "checkpoint" / "last.safetensors").exists() and fit.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    fit.kill()
+    fit.communicate(timeout=60)
+    assert fit.returncode == -signal.SIGKILL
+    again = _start("fit", recipe, "--data", cycle_csv, "--out", run, *settings, "--resume")
+    before = (run / "checkpoint" / "last.safetensors").stat().st_mtime_ns
+    deadline = time.monotonic() + 60
+    while (run / "checkpoint" / "last.safetensors").stat().st_mtime_ns == before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    again.send_signal(signal.SIGTERM)
+    _, err = again.communicate(timeout=60)
+    assert again.returncode == 128 + signal.SIGTERM, err
+    epochs = [line["epoch"] for line in Run.open(run).read_epochs()]
+    assert epochs == list(range(1, len(epochs) + 1))
+
+
+@pytest.mark.parametrize("baseline", ["pop", "markov"])
+def test_baselines_are_evaluated_like_runs(cycle_csv, capsys, baseline):
+    """On the ring, Markov knows every next item and popularity none better than chance; both name the protocol."""
+    assert main(["evaluate", baseline, "--data", str(cycle_csv), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["protocol"].startswith("P2: leave-one-out")
+    assert (shown["seed"], shown["users"]) == (None, 24)
+    assert shown["metrics"]["HR@10"].keys() == {"value", "half_width_95"}
+    assert (shown["metrics"]["HR@1"]["value"] == 1.0) == (baseline == "markov")
+    assert main(["evaluate", baseline, "--data", str(cycle_csv)]) == 0
+    assert baseline in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "none", "--data", "{csv}", "--out", "{out}"], "there is no recipe 'none'"),
+        (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--set", "train.epoch=1"], "did you mean train.epochs"),
+        (["fit", "demo", "--data", "{none}", "--out", "{out}"], "is no file"),
+        (["fit", "demo", "--data", "{csv}", "--out", "{full}"], "is not empty: choose another --out"),
+        (["fit", "demo", "--data", "{two}", "--out", "{out}"], "no user has 3 events"),
+        (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--items", "{two}x"], "is no file"),
+        (["evaluate", "{out}", "--data", "{csv}"], "is no run: it has no config.json"),
+        (["evaluate", "pop", "--data", "{csv}", "--set", "train.epochs=1"], "only data.* matters here"),
+        (["recommend", "{out}", "--data", "{csv}", "--users", "all", "-k", "0"], "-k starts at 1"),
+        (["recommend", "{out}", "--data", "{csv}", "--users", "all", "--out", "x.json"], ".parquet or .csv"),
+        (["publish", "{out}", "--out", "{full}"], "is no run"),
+    ],
+)
+def test_bad_input_ends_with_one_sentence_and_2(tmp_path, cycle_csv, capsys, arguments, message):
+    """What the user got wrong is said on stderr, once, without a traceback, and nothing is left behind."""
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    (tmp_path / "two.csv").write_text("user,item,timestamp\nu,a,1\nu,b,2\n")
+    names = {name: tmp_path / name for name in ("out", "full")}
+    filled = [
+        part.format(csv=cycle_csv, none=tmp_path / "no.csv", two=tmp_path / "two.csv", **names) for part in arguments
+    ]
+    assert main(filled) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.startswith("nextitem-train: ")
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_is_only_resumed_as_it_was_begun(tmp_path, cycle_csv, recipe, capsys):
+    """An existing run is neither overwritten nor continued with another recipe or log; unfinished, it is no bundle."""
+    run = str(tmp_path / "run")
+    fit = ["fit", recipe, "--data", str(cycle_csv), "--out", run, "--set", "train.epochs=1"]
+    assert main(fit) == 0
+    assert main(fit) == 2
+    assert "holds a run already: continue it with --resume" in capsys.readouterr().err
+    assert main([*fit, "--resume", "--set", "train.seed=8"]) == 2
+    assert "was begun with train.seed = 1, not 8" in capsys.readouterr().err
+    other = tmp_path / "other.csv"
+    other.write_text(cycle_csv.read_text().replace("u00,", "v00,"))
+    assert main([*fit, "--resume", "--data", str(other)]) == 2
+    assert "was begun on another log" in capsys.readouterr().err
+    (tmp_path / "run" / "results.json").unlink()
+    assert main(["publish", run, "--out", str(tmp_path / "bundles")]) == 2
+    assert "is not finished" in capsys.readouterr().err
+    (tmp_path / "run" / "best.safetensors").unlink()
+    assert main(["evaluate", run, "--data", str(cycle_csv)]) == 2
+    assert "has no weights yet" in capsys.readouterr().err
+    (tmp_path / "run" / "config.json").write_text("{")
+    assert main(["evaluate", run, "--data", str(cycle_csv)]) == 2
+    assert "config.json is not what a run writes" in capsys.readouterr().err
+
+
+def test_other_logs_are_ranked_by_what_the_run_knows(tmp_path, cycle_csv, recipe, capsys):
+    """Unknown items are left out and counted, unknown users refused, tables and CSV say the same."""
+    run = str(tmp_path / "run")
+    assert main(["fit", recipe, "--data", str(cycle_csv), "--out", run, "--set", "train.epochs=1"]) == 0
+    other = tmp_path / "other.csv"
+    other.write_text("user,item,timestamp\nx,i01,1\nx,new,2\nx,i02,3\nx,i03,4\ny,new,1\n")
+    capsys.readouterr()
+    assert main(["evaluate", run, "--data", str(other)]) == 0
+    assert "is not the log that" in capsys.readouterr().err
+    base = ["recommend", run, "--data", str(other), "-k", "20"]
+    assert main([*base, "--users", "y,x", "--out", str(tmp_path / "l.csv")]) == 0
+    capsys.readouterr()
+    frame = pl.read_csv(tmp_path / "l.csv")
+    assert frame["user"].unique(maintain_order=True).to_list() == ["y", "x"]
+    assert frame.filter(user="y")["rank"].to_list() == list(range(1, 13))
+    assert frame.filter(user="x")["item"].n_unique() == 12 - 3
+    assert main([*base, "--users", "x"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in table[1:]] == frame.filter(user="x")["item"].to_list()
+    assert main([*base, "--users", "x,z"]) == 2
+    assert "the log has no user z" in capsys.readouterr().err
+
+
+def test_help_is_instant_and_needs_no_torch():
+    """`--help` imports neither torch nor polars."""
+    code = (
+        "import sys, training.cli as c\n"
+        "try: c.main(['--help'])\n"
+        "except SystemExit as e: print(e.code, {'torch', 'polars'} & set(sys.modules))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "recommend" in answer.stdout
+    assert answer.stdout.endswith("0 set()\n")

@@ -1,0 +1,239 @@
+"""The loop: right loss, learns, repeats bit for bit, resumes bit for bit, stops when it should."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from training.batches import Cloze
+from training.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
+from training.errors import CheckpointError, Diverged
+from training.evaluation import NetworkScorer, evaluate
+from training.loop import Progress, Watcher, train
+from training.loss import cloze_loss
+from training.metrics import average
+from training.optimizer import make_optimizer, schedule_rate
+from training.recipe import TrainRecipe
+from training.split import leave_one_out
+
+CPU = torch.device("cpu")
+
+
+class Session:
+    """A run without files but the checkpoint: what the command wires together."""
+
+    def __init__(self, recipe, log, folder):
+        self.recipe, self.folder = recipe, folder
+        self.split = leave_one_out(log)
+        torch.manual_seed(recipe.train.seed)
+        sizes = recipe.to_dict()["model"]
+        self.network = Bert4Rec(Bert4RecConfig(item_count=len(log.vocabulary), **sizes))
+        self.optimizer = make_optimizer(self.network, recipe.train)
+        self.samples = Cloze(
+            self.split.train, recipe.train, max_length=sizes["max_length"], item_count=len(log.vocabulary)
+        )
+        self.progress = Progress()
+        self.epochs = []
+        self.rates = []
+
+    def load(self):
+        """Go on from the checkpoint."""
+        self.progress = load_checkpoint(self.folder / "last.safetensors", self.network, self.optimizer)
+        return self
+
+    def run(self, *, stop_after=math.inf):
+        """Train, asked to stop after so many updates."""
+        train(
+            self.network,
+            self.optimizer,
+            samples=self.samples,
+            validate=lambda: average(evaluate(NetworkScorer(self.network), self.split.validation)),
+            recipe=self.recipe.train,
+            progress=self.progress,
+            watcher=Watcher(
+                on_step=lambda *_: None,
+                on_epoch=lambda epoch, _: self.epochs.append(epoch),
+                keep_best=lambda: save_weights(self.folder / "best.safetensors", self.network),
+                save=lambda progress: save_checkpoint(
+                    self.folder / "last.safetensors", self.network, self.optimizer, progress
+                ),
+                stop=lambda: self.progress.updates >= stop_after,
+            ),
+        )
+        return self
+
+    def state(self):
+        """Everything that training changes, but for the clock."""
+        moments = self.optimizer.state_dict()["state"]
+        tensors = [*self.network.state_dict().values(), torch.get_rng_state()]
+        tensors += [moments[index][name] for index in sorted(moments) for name in sorted(moments[index])]
+        return tensors, replace(self.progress, seconds=0.0, epoch_seconds=0.0)
+
+
+def _same(left, right):
+    return left[1] == right[1] and all(torch.equal(a, b) for a, b in zip(left[0], right[0], strict=True))
+
+
+def test_the_loss_is_the_full_softmax_over_masked_items(make_histories, small_recipe):
+    """Gathered rows give what a naive loop over all tokens of the whole logits gives."""
+    torch.manual_seed(0)
+    network = Bert4Rec(Bert4RecConfig(item_count=9, max_length=6, width=16, layers=1, heads=2, dropout=0.0))
+    cloze = Cloze(
+        make_histories([[1, 2, 3, 4, 5, 6], [7, 8], [9]]),
+        small_recipe(mask_probability=0.5).train,
+        max_length=6,
+        item_count=9,
+    )
+    windows = cloze.plan_epoch(0)[0]
+    batch = cloze.mask_batch(windows, 0, 0)
+    logits = network.score_items(network.encode(*map(torch.from_numpy, batch.input)))
+    original = windows.cut_windows(6).item_ids
+    losses = [
+        -F.log_softmax(logits[row, column], dim=0)[int(original[row, column]) - 1]
+        for row, column in np.argwhere(batch.input.item_ids == 10)
+    ]
+    assert len(losses) == len(batch.targets)
+    assert cloze_loss(network, batch, CPU).item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)
+
+
+def test_a_network_learns_a_ring_by_heart(make_log, cycles, small_recipe, tmp_path):
+    """Where the next item is certain, training reaches HR@1 = 1 on validation and test."""
+    recipe = small_recipe(
+        width=32,
+        dropout=0.0,
+        epochs=100,
+        patience=100,
+        learning_rate=5e-3,
+        mask_probability=0.3,
+        last_item_share=0.7,
+        crop_share=0.7,
+        copies=3,
+    )
+    session = Session(recipe, make_log(cycles), tmp_path).run()
+    load_weights(tmp_path / "best.safetensors", session.network)
+    for questions in (session.split.validation, session.split.test):
+        assert average(evaluate(NetworkScorer(session.network), questions))["HR@1"] == 1.0
+    assert session.epochs[-1].loss < session.epochs[0].loss * 0.7
+
+
+def test_the_same_seed_gives_the_same_bits(make_log, cycles, small_recipe, tmp_path):
+    """Two runs of one seed are identical, one of another seed is not."""
+    log = make_log(cycles)
+    first = Session(small_recipe(seed=5), log, tmp_path).run().state()
+    assert _same(first, Session(small_recipe(seed=5), log, tmp_path).run().state())
+    assert not _same(first, Session(small_recipe(seed=6), log, tmp_path).run().state())
+
+
+@pytest.mark.parametrize("stop_after", [1, 2, 3, 4, 7])
+def test_a_resumed_run_is_the_uninterrupted_one(make_log, cycles, small_recipe, tmp_path, stop_after):
+    """Stopped anywhere, inside an epoch or at its end, and resumed: weights, moments, RNG, losses, best: same bits."""
+    log, recipe = make_log(cycles), small_recipe(epochs=4, batch_size=9)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    straight = Session(recipe, log, whole).run()
+    begun = Session(recipe, log, parts).run(stop_after=stop_after)
+    assert begun.progress.updates == stop_after
+    assert not begun.progress.finished
+    torch.manual_seed(999)  # what another process would have
+    resumed = Session(recipe, log, parts).load().run()
+    assert _same(straight.state(), resumed.state())
+    assert [epoch.loss for epoch in straight.epochs] == [epoch.loss for epoch in begun.epochs + resumed.epochs]
+    assert [epoch.validation for epoch in straight.epochs][-1] == resumed.epochs[-1].validation
+    best = [Session(recipe, log, folder).network for folder in (whole, parts)]
+    for network, folder in zip(best, (whole, parts), strict=True):
+        load_weights(folder / "best.safetensors", network)
+    assert all(torch.equal(a, b) for a, b in zip(best[0].parameters(), best[1].parameters(), strict=True))
+
+
+def test_patience_stops_and_the_best_weights_stay(make_log, cycles, small_recipe, tmp_path):
+    """No better validation for `patience` epochs ends the run; the kept weights are those of the best epoch."""
+    session = Session(small_recipe(epochs=50, patience=3, learning_rate=1e-9), make_log(cycles), tmp_path).run()
+    scores = [epoch.validation["NDCG@10"] for epoch in session.epochs]
+    assert session.progress.finished == "no better NDCG@10 for 3 epochs"
+    assert len(scores) == session.progress.best_epoch + 3
+    assert session.progress.best == max(scores) == scores[session.progress.best_epoch - 1]
+    load_weights(tmp_path / "best.safetensors", session.network)
+    assert average(evaluate(NetworkScorer(session.network), session.split.validation))["NDCG@10"] == max(scores)
+
+
+def test_a_budget_ends_the_run_within_an_epoch(make_log, cycles, small_recipe, tmp_path):
+    """When the time is spent, the epoch under way is validated, recorded and the last."""
+    session = Session(small_recipe(epochs=10_000, budget_seconds=0.2), make_log(cycles), tmp_path).run()
+    assert "budget of 0.2 s" in session.progress.finished
+    assert 0.2 <= session.progress.seconds < 5
+    assert session.epochs[-1].learning_rate < 3e-3 / 2
+
+
+@pytest.mark.parametrize(
+    ("update", "seconds", "budget", "share"),
+    [
+        (0, 0.0, None, 1 / 10),
+        (8, 0.0, None, 9 / 10 * 0.92),
+        (50, 0.0, None, 0.5),
+        (99, 0.0, None, 0.01),
+        (50, 10.0, 100.0, 0.5),
+        (50, 90.0, 100.0, 0.1),
+        (50, 101.0, 100.0, 0.0),
+    ],
+)
+def test_the_learning_rate_follows_updates_or_the_clock(update, seconds, budget, share):
+    """Linear warm-up, then linear decay to 0 at whichever end comes first."""
+    recipe = TrainRecipe(learning_rate=2.0, warmup_steps=9, budget_seconds=budget)
+    assert schedule_rate(recipe, update=update, updates=100, seconds=seconds) == pytest.approx(2.0 * share)
+
+
+def test_decay_spares_biases_and_norms():
+    """Vectors are never decayed, matrices always, and each parameter is trained once."""
+    network = Bert4Rec(Bert4RecConfig(item_count=5, width=16))
+    decayed, spared = make_optimizer(network, TrainRecipe(weight_decay=0.03)).param_groups
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    assert decayed["weight_decay"] == 0.03
+    assert spared["weight_decay"] == 0.0
+    assert all(names[id(parameter)].endswith(("weight", "positions")) for parameter in decayed["params"])
+    assert all("norm" in names[id(p)] or "bias" in names[id(p)] for p in spared["params"])
+    assert {id(p) for p in decayed["params"] + spared["params"]} == set(names)
+
+
+def test_a_loss_that_is_no_number_ends_the_run(make_log, cycles, small_recipe, tmp_path):
+    """A diverged run says so and keeps no weights."""
+    session = Session(small_recipe(), make_log(cycles), tmp_path)
+    with torch.no_grad():
+        session.network.item_bias[0] = float("nan")
+    with pytest.raises(Diverged, match=r"no number in epoch 1: lower train\.learning_rate"):
+        session.run()
+    assert not (tmp_path / "best.safetensors").exists()
+
+
+@pytest.mark.parametrize("fault", ["cut", "empty", "other sizes", "other file", "missing"])
+def test_a_damaged_checkpoint_is_named(make_log, cycles, small_recipe, tmp_path, fault):
+    """Anything but a whole checkpoint of this network is refused with its path."""
+    log = make_log(cycles)
+    session = Session(small_recipe(epochs=1), log, tmp_path).run()
+    path = tmp_path / "last.safetensors"
+    content = path.read_bytes()
+    if fault == "other sizes":
+        session = Session(small_recipe(epochs=1), make_log([[1, 2, 3, 4]]), tmp_path)
+    elif fault == "other file":
+        save_weights(path, session.network)
+    elif fault == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(content[: len(content) // 2] if fault == "cut" else b"")
+    with pytest.raises(CheckpointError, match=r"last\.safetensors is no checkpoint of this run"):
+        session.load()
+
+
+def test_a_checkpoint_holds_nothing_but_tensors_and_json(make_log, cycles, small_recipe, tmp_path):
+    """safetensors: a JSON header of tensors and the progress, so reading it cannot run code."""
+    Session(small_recipe(epochs=1), make_log(cycles), tmp_path).run()
+    content = (tmp_path / "last.safetensors").read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    assert json.loads(header["__metadata__"]["progress"])["epoch"] == 1
+    assert {name.split(".")[0] for name in header} == {"__metadata__", "network", "optimizer", "random"}
+    assert list(tmp_path.glob(".*")) == []

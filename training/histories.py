@@ -1,0 +1,61 @@
+"""Many histories in two flat arrays, and the windows that a network reads, cut without a loop over users."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.contract.sequence import Input
+from model.contract.vocabulary import PAD
+
+
+@dataclass(frozen=True)
+class Histories:
+    """B histories as slices `items[starts[b]:ends[b]]` of one flat array of item indexes, oldest first."""
+
+    items: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, row: int) -> NDArray[np.int32]:
+        return self.items[self.starts[row] : self.ends[row]]
+
+    def __iter__(self) -> Iterator[NDArray[np.int32]]:
+        return (self[row] for row in range(len(self)))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Items in each history (B)."""
+        return self.ends - self.starts
+
+    def select(self, rows: NDArray[np.int64] | slice) -> "Histories":
+        """The histories of some rows, in their order. Nothing is copied but bounds."""
+        return Histories(self.items, self.starts[rows], self.ends[rows])
+
+    def flatten(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Every (row, item) pair that occurs, as two arrays as long as all histories together."""
+        lengths = self.lengths
+        rows = np.repeat(np.arange(len(self)), lengths)
+        before = np.cumsum(lengths) - lengths
+        places = np.arange(len(rows)) - before[rows] + self.starts[rows]
+        return rows, self.items[places]
+
+    def cut_windows(self, max_length: int) -> Input:
+        """The newest `max_length` items of each, right-aligned and padded: (B, T), what `align_right` gives."""
+        lengths = np.minimum(self.lengths, max_length)
+        T = max(1, int(lengths.max(initial=0)))
+        places = self.ends[:, None] - T + np.arange(T)
+        inside = np.arange(T) >= T - lengths[:, None]
+        item_ids = np.where(inside, self.items[np.where(inside, places, 0)] if len(self.items) else PAD, PAD)
+        return Input(item_ids.astype(np.int32, copy=False), lengths.astype(np.int32))
+
+    def ask_next(self, *, max_length: int, mask_index: int) -> Input:
+        """The input that asks for the next item: [mask] after the newest items, what `encode_histories` gives."""
+        windows = self.cut_windows(max_length - 1)
+        item_ids = windows.item_ids if windows.lengths.any() else windows.item_ids[:, :0]
+        mask = np.full((len(self), 1), mask_index, dtype=np.int32)
+        return Input(np.concatenate([item_ids, mask], axis=1), windows.lengths + np.int32(1))

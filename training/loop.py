@@ -1,0 +1,178 @@
+"""The loop: epochs of masked batches, validation after each, the best weights kept, a state that can be resumed."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from model.nets.bert4rec import Bert4Rec
+from training.batches import Cloze
+from training.errors import Diverged
+from training.loss import cloze_loss
+from training.optimizer import schedule_rate
+from training.recipe import TrainRecipe
+
+WATCHED = "NDCG@10"
+"""The validation metric that decides which weights are best and when to stop."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands. With the weights, the optimizer and torch's generator it is all that resuming needs."""
+
+    epoch: int = 0
+    """Epochs completed."""
+    step: int = 0
+    """Steps taken within the epoch under way."""
+    updates: int = 0
+    seconds: float = 0.0
+    epoch_seconds: float = 0.0
+    epoch_loss: float = 0.0
+    """Sum of the losses of masked tokens in the epoch under way."""
+    epoch_masks: int = 0
+    epoch_tokens: int = 0
+    best: float = -1.0
+    best_epoch: int = 0
+    stale: int = 0
+    """Epochs since the best one."""
+    finished: str = ""
+    """Why the run ended, or nothing while it has not."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch came to; a line of metrics.jsonl."""
+
+    epoch: int
+    loss: float
+    learning_rate: float
+    seconds: float
+    tokens_per_second: float
+    validation: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watcher:
+    """Who is told what, and who says stop. Every callable is called between two steps."""
+
+    on_step: Callable[[Progress, float], None]
+    """The progress and the loss so far in this epoch, about once a second."""
+    on_epoch: Callable[[Epoch, Progress], None]
+    keep_best: Callable[[], None]
+    save: Callable[[Progress], None]
+    stop: Callable[[], bool]
+
+
+def train(
+    network: Bert4Rec,
+    optimizer: torch.optim.Optimizer,
+    *,
+    samples: Cloze,
+    validate: Callable[[], Mapping[str, float]],
+    recipe: TrainRecipe,
+    progress: Progress,
+    watcher: Watcher,
+) -> None:
+    """Train until the epochs, the patience or the budget end, or until `watcher.stop` says so.
+
+    Changes network, optimizer and progress; `progress.finished` stays empty after a stop. Raises Diverged.
+    """
+    device = network.item_bias.device
+    total = torch.tensor(progress.epoch_loss, dtype=torch.float64, device=device)
+    updates = recipe.epochs * samples.steps
+    clock = _Clock(progress)
+    rate = recipe.learning_rate
+    while not progress.finished:
+        plan = samples.plan_epoch(progress.epoch)
+        while progress.step < len(plan) and not _is_spent(recipe, progress):
+            rate = schedule_rate(recipe, update=progress.updates, updates=updates, seconds=progress.seconds)
+            batch = samples.mask_batch(plan[progress.step], progress.epoch, progress.step)
+            network.train()
+            loss = cloze_loss(network, batch, device)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it without types
+            nn.utils.clip_grad_norm_(network.parameters(), recipe.clip_norm)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            total += loss.detach() * len(batch.targets)
+            progress.step += 1
+            progress.updates += 1
+            progress.epoch_masks += len(batch.targets)
+            progress.epoch_tokens += int(batch.input.lengths.sum())
+            if clock.tick():
+                progress.epoch_loss = total.item()
+                watcher.on_step(progress, progress.epoch_loss / progress.epoch_masks)
+            if watcher.stop():
+                progress.epoch_loss = total.item()
+                watcher.save(progress)
+                return
+        progress.epoch_loss = total.item()
+        _finish_epoch(validate=validate, recipe=recipe, progress=progress, watcher=watcher, rate=rate, clock=clock)
+        total.zero_()
+
+
+def _finish_epoch(
+    *,
+    validate: Callable[[], Mapping[str, float]],
+    recipe: TrainRecipe,
+    progress: Progress,
+    watcher: Watcher,
+    rate: float,
+    clock: "_Clock",
+) -> None:
+    if not math.isfinite(progress.epoch_loss):
+        raise Diverged(f"the loss is no number in epoch {progress.epoch + 1}: lower train.learning_rate")
+    trained_seconds = progress.epoch_seconds
+    validation = validate()
+    clock.tick()
+    progress.epoch += 1
+    if validation[WATCHED] > progress.best:
+        progress.best, progress.best_epoch, progress.stale = validation[WATCHED], progress.epoch, 0
+        watcher.keep_best()
+    else:
+        progress.stale += 1
+    record = Epoch(
+        epoch=progress.epoch,
+        loss=progress.epoch_loss / max(1, progress.epoch_masks),
+        learning_rate=rate,
+        seconds=progress.epoch_seconds,
+        tokens_per_second=progress.epoch_tokens / max(trained_seconds, 1e-9),
+        validation=validation,
+    )
+    if progress.epoch >= recipe.epochs:
+        progress.finished = f"all {recipe.epochs} epochs done"
+    elif progress.stale >= recipe.patience:
+        progress.finished = f"no better {WATCHED} for {recipe.patience} epochs"
+    elif _is_spent(recipe, progress):
+        progress.finished = f"the budget of {recipe.budget_seconds:g} s is spent"
+    progress.step = progress.epoch_masks = progress.epoch_tokens = 0
+    progress.epoch_loss = progress.epoch_seconds = 0.0
+    watcher.on_epoch(record, progress)
+    watcher.save(progress)
+
+
+def _is_spent(recipe: TrainRecipe, progress: Progress) -> bool:
+    return recipe.budget_seconds is not None and progress.seconds >= recipe.budget_seconds
+
+
+class _Clock:
+    """Adds the time that passes to a progress, that of earlier parts of a resumed run being in it already."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._last = self._told = time.monotonic()
+
+    def tick(self) -> bool:
+        """Take note of the time; true about once a second."""
+        now = time.monotonic()
+        self._progress.seconds += now - self._last
+        self._progress.epoch_seconds += now - self._last
+        self._last = now
+        if now - self._told < 1:
+            return False
+        self._told = now
+        return True

@@ -1,0 +1,36 @@
+"""A finished run -> a bundle that the service can serve."""
+
+from datetime import datetime
+from pathlib import Path
+
+from model.contract.manifest import BundleError
+from model.export import publish_bundle
+from model.parity import ExportError
+from training.errors import TrainingError
+from training.items import read_items
+from training.run import Run
+
+
+def publish_run(run: Run, root: Path, items: Path | None) -> Path:
+    """Publish the best weights of a run under `root` and make them current. `items` goes before what `fit` was given.
+
+    Raises RunError while the run is not finished, and TrainingError when the exported graph answers otherwise than
+    the network.
+    """
+    results = run.read_results()
+    metadata = read_items(items) if items else run.read_metadata()
+    try:
+        return publish_bundle(
+            root,
+            run.load_network().cpu(),
+            vocabulary=run.vocabulary,
+            counts=run.read_counts(),
+            trained_at=datetime.fromisoformat(results["finished_at"]),
+            last_event_at=run.config["data"]["last_event_at"],
+            data_fingerprint=run.config["data"]["fingerprint"],
+            metrics={name: metric["value"] for name, metric in results["models"]["bert4rec"].items()},
+            histories=run.read_samples(),
+            metadata=metadata,
+        )
+    except (ExportError, BundleError) as error:
+        raise TrainingError(f"nothing was published: {error}") from error

@@ -1,0 +1,142 @@
+"""Reads interaction logs: CSV, TSV, Parquet and the literature's `user item` lines, the text ones also as .gz.
+
+Times are epoch seconds or milliseconds (a file whose largest time is below 10^11 is in seconds: as milliseconds that
+would be March 1973), RFC 3339 with a zone, or Parquet datetimes (UTC unless they say otherwise). Events are sorted by
+time within each user, and events of one time keep the order of the file.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from model.contract.vocabulary import MAX_ID_LENGTH, Vocabulary, is_valid_id
+from training.errors import DataError
+from training.log import Log
+from training.recipe import DataRecipe
+from training.tables import Places, read_lines, read_table
+
+_SECONDS_BELOW = 1e11
+_FORMATS = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".txt": "lines"}
+_USER, _ITEM, _TIME, _TYPE, _VALUE = "user", "item", "time", "type", "value"
+
+
+def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = None) -> Log:
+    """Read a log. With a vocabulary, events of items outside it are dropped and counted. Raises DataError."""
+    kind = _name_format(path, recipe)
+    rows = _read_rows(path, kind, recipe)
+    places = Places(path, kind)
+    for name in (_USER, _ITEM):
+        places.refuse(rows, rows[name].is_null() | (rows[name] == ""), f"no {name}")
+    rows = _keep_wanted(rows, recipe, places)
+    if rows.is_empty():
+        raise DataError(f"{path} holds no events{' that [data] keeps' if recipe.filters else ''}")
+    if _TIME in rows.columns:
+        rows = rows.with_columns(_read_times(rows, places))
+    user_ids = rows[_USER].unique().sort().to_list()
+    if vocabulary is None:
+        vocabulary = _collect_items(rows, places)
+    coded = rows.select(
+        rows[_USER].cast(pl.Enum(user_ids)).to_physical().cast(pl.Int64),
+        rows[_ITEM].cast(pl.Enum(vocabulary.item_ids), strict=False).to_physical().cast(pl.Int64),
+        *([_TIME] if _TIME in rows.columns else []),
+    )
+    known = coded.drop_nulls(_ITEM)
+    known = known.sort([_USER, _TIME] if _TIME in known.columns else [_USER], maintain_order=True)
+    counts = np.bincount(known[_USER].to_numpy(), minlength=len(user_ids))
+    return Log(
+        user_ids=user_ids,
+        vocabulary=vocabulary,
+        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        items=(known[_ITEM].to_numpy() + 1).astype(np.int32),
+        timestamps_ms=known[_TIME].to_numpy().astype(np.int64) if _TIME in known.columns else None,
+        dropped=len(coded) - len(known),
+    )
+
+
+def _name_format(path: Path, recipe: DataRecipe) -> str:
+    if not path.is_file():
+        raise DataError(f"{path} is no file")
+    if recipe.format != "auto":
+        return recipe.format
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    if not suffixes or suffixes[-1] not in _FORMATS:
+        raise DataError(
+            f"{path}: the format cannot be told from the name ({', '.join(_FORMATS)}, also .gz): set data.format"
+        )
+    return _FORMATS[suffixes[-1]]
+
+
+def _read_rows(path: Path, kind: str, recipe: DataRecipe) -> pl.DataFrame:
+    """The wanted columns under our own names, each row with its number in the file."""
+    if kind == "lines":
+        return _read_lines(path)
+    wanted = {_USER: recipe.user_column, _ITEM: recipe.item_column}
+    if recipe.timestamp_column:
+        wanted[_TIME] = recipe.timestamp_column
+    if recipe.event_types:
+        wanted[_TYPE] = recipe.type_column
+    if recipe.min_value is not None:
+        wanted[_VALUE] = recipe.value_column
+    table = read_table(path, kind)
+    for name, column in wanted.items():
+        if column not in table.columns:
+            key = f"data.{'timestamp' if name == _TIME else name}_column"
+            raise DataError(f"{path} has no column {column!r}, only {', '.join(table.columns)}: set {key}")
+    texts = {_USER, _ITEM, _TYPE}
+    rows = table.select(
+        *(pl.col(column).cast(pl.String).alias(name) for name, column in wanted.items() if name in texts),
+        *(pl.col(column).alias(name) for name, column in wanted.items() if name not in texts),
+    ).with_row_index("row")
+    if kind == "parquet":
+        return rows
+    return rows.filter(~pl.all_horizontal(pl.exclude("row").is_null()))  # blank lines
+
+
+def _read_lines(path: Path) -> pl.DataFrame:
+    rows = pl.DataFrame({"line": read_lines(path)}).with_row_index("row")
+    rows = rows.filter(pl.col("line").str.strip_chars() != "")
+    rows = rows.with_columns(pl.col("line").str.strip_chars().str.extract_groups(r"^(\S+)[ \t]+(\S+)$").alias("pair"))
+    rows = rows.with_columns(
+        pl.col("pair").struct.field("1").alias(_USER), pl.col("pair").struct.field("2").alias(_ITEM)
+    )
+    Places(path, "lines").refuse(rows, rows[_USER].is_null(), "not `user item`")
+    return rows.select("row", _USER, _ITEM)
+
+
+def _keep_wanted(rows: pl.DataFrame, recipe: DataRecipe, places: Places) -> pl.DataFrame:
+    """Only the events of the wanted types and values."""
+    if _TYPE in rows.columns:
+        rows = rows.filter(pl.col(_TYPE).is_in(recipe.event_types))
+    if _VALUE in rows.columns:
+        values = rows[_VALUE].cast(pl.Float64, strict=False)
+        places.refuse(rows, values.is_null() | ~values.is_finite(), f"{recipe.value_column!r} is no number")
+        rows = rows.filter(values >= recipe.min_value)
+    return rows
+
+
+def _read_times(rows: pl.DataFrame, places: Places) -> pl.Series:
+    """The time column as epoch milliseconds, whatever it was."""
+    column = rows[_TIME]
+    if column.dtype == pl.Date or isinstance(column.dtype, pl.Datetime):
+        places.refuse(rows, column.is_null(), "no timestamp")
+        return column.cast(pl.Datetime("ms")).to_physical().alias(_TIME)
+    places.refuse(rows, column.is_null(), "no timestamp")
+    numbers = column.cast(pl.Float64, strict=False)  # exact up to 2^53 ms
+    if numbers[0] is None:
+        times = column.cast(pl.String).str.to_datetime("%+", time_unit="ms", time_zone="UTC", strict=False)
+        places.refuse(rows, times.is_null(), "the timestamp is neither a number nor RFC 3339 with a zone")
+        return times.to_physical().alias(_TIME)
+    bad = numbers.is_null() | ~numbers.is_finite() | (numbers.abs() > 2.0**53)
+    places.refuse(rows, bad.fill_null(value=True), "the timestamp is no epoch time like the first one")
+    largest = np.abs(numbers.to_numpy()).max()
+    return (numbers * (1000 if largest < _SECONDS_BELOW else 1)).round().cast(pl.Int64).alias(_TIME)
+
+
+def _collect_items(rows: pl.DataFrame, places: Places) -> Vocabulary:
+    item_ids: list[str] = rows[_ITEM].unique().to_list()
+    wrong = [item_id for item_id in item_ids if not is_valid_id(item_id)]
+    if wrong:
+        rule = f"an item id is 1 to {MAX_ID_LENGTH} printable ASCII characters without spaces"
+        places.refuse(rows, rows[_ITEM].is_in(wrong), rule)
+    return Vocabulary.from_items(item_ids)

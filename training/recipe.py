@@ -1,0 +1,204 @@
+"""A recipe: everything that decides how a run goes, from TOML to frozen dataclasses, every key checked by name."""
+
+import difflib
+import tomllib
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from training.errors import RecipeError
+
+RECIPES = Path(__file__).parent / "recipes"
+FORMATS = ("auto", "csv", "tsv", "parquet", "lines")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def _require(holds: bool, key: str, rule: str) -> None:
+    if not holds:
+        raise RecipeError(f"{key} must be {rule}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRecipe:
+    """[data]: how to read a log."""
+
+    format: str = "auto"
+    user_column: str = "user"
+    item_column: str = "item"
+    timestamp_column: str = "timestamp"
+    type_column: str = "type"
+    event_types: tuple[str, ...] = ()
+    value_column: str = "value"
+    min_value: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no log can be read by."""
+        _require(self.format in FORMATS, "data.format", f"one of {', '.join(FORMATS)}")
+
+    @property
+    def filters(self) -> bool:
+        """Whether some events are left out on purpose."""
+        return bool(self.event_types) or self.min_value is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRecipe:
+    """[model]: the network's sizes. The number of items comes from the log."""
+
+    max_length: int = 200
+    width: int = 64
+    layers: int = 2
+    heads: int = 2
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no network."""
+        _require(self.max_length >= 2, "model.max_length", "at least 2, for one item and [mask]")
+        for key in ("width", "layers", "heads"):
+            _require(getattr(self, key) >= 1, f"model.{key}", "at least 1")
+        _require(self.width % self.heads == 0, "model.width", f"a multiple of model.heads ({self.heads})")
+        _require(0 <= self.dropout < 1, "model.dropout", "at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRecipe:
+    """[train]: samples, optimizer and when to stop."""
+
+    seed: int = 1
+    device: str = "auto"
+    epochs: int = 200
+    budget_seconds: float | None = None
+    patience: int = 20
+    validation_users: int | None = None
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    warmup_steps: int = 100
+    weight_decay: float = 0.01
+    clip_norm: float = 5.0
+    mask_probability: float = 0.2
+    last_item_share: float = 0.1
+    crop_share: float = 0.0
+    window_step: int | None = None
+    copies: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their ranges."""
+        _require(self.device in DEVICES, "train.device", f"one of {', '.join(DEVICES)}")
+        _require(self.seed >= 0, "train.seed", "at least 0")
+        for key in ("epochs", "patience", "batch_size", "copies"):
+            _require(getattr(self, key) >= 1, f"train.{key}", "at least 1")
+        for key in ("validation_users", "window_step"):
+            _require(getattr(self, key) is None or getattr(self, key) >= 1, f"train.{key}", "at least 1, or absent")
+        _require(self.budget_seconds is None or self.budget_seconds > 0, "train.budget_seconds", "above 0, or absent")
+        _require(self.learning_rate > 0, "train.learning_rate", "above 0")
+        _require(self.clip_norm > 0, "train.clip_norm", "above 0")
+        _require(self.warmup_steps >= 0, "train.warmup_steps", "at least 0")
+        _require(self.weight_decay >= 0, "train.weight_decay", "at least 0")
+        _require(0 < self.mask_probability < 1, "train.mask_probability", "above 0 and below 1")
+        for key in ("last_item_share", "crop_share"):
+            _require(0 <= getattr(self, key) <= 1, f"train.{key}", "between 0 and 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A whole recipe."""
+
+    data: DataRecipe = field(default_factory=DataRecipe)
+    model: ModelRecipe = field(default_factory=ModelRecipe)
+    train: TrainRecipe = field(default_factory=TrainRecipe)
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Every key with its value, as JSON holds it."""
+        return asdict(self)
+
+
+SECTIONS: dict[str, type[DataRecipe | ModelRecipe | TrainRecipe]] = {
+    "data": DataRecipe,
+    "model": ModelRecipe,
+    "train": TrainRecipe,
+}
+
+
+def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
+    """Read a recipe by name or path and apply `section.key=value` settings. Raises RecipeError."""
+    path = Path(name)
+    if not path.suffix and not path.is_file():
+        path = RECIPES / f"{name}.toml"
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        known = ", ".join(sorted(recipe.stem for recipe in RECIPES.glob("*.toml")))
+        raise RecipeError(f"there is no recipe {name!r}: give the path of a .toml file or one of {known}") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RecipeError(f"{path} cannot be read as a recipe: {error}") from error
+    return make_recipe(document, settings)
+
+
+def make_recipe(document: Mapping[str, Any], settings: Sequence[str] = ()) -> Recipe:
+    """Check a document {section: {key: value}} with settings over it. Raises RecipeError naming the key."""
+    sections: dict[str, dict[str, Any]] = {}
+    for section, entries in document.items():
+        _find(section, SECTIONS, "section")
+        if not isinstance(entries, Mapping):
+            raise RecipeError(f"{section} must be a section [{section}] of keys")
+        sections[section] = dict(entries)
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not (equals and dot):
+            raise RecipeError(f"--set wants section.key=value, not {setting!r}")
+        _find(section, SECTIONS, "section")
+        sections.setdefault(section, {})[key] = _parse_value(text.strip())
+    checked: dict[str, Any] = {name: _check_section(name, entries) for name, entries in sections.items()}
+    return Recipe(**checked)
+
+
+def _parse_value(text: str) -> object:
+    """A TOML value, `null` for an absent one, or else the text itself."""
+    if text == "null":
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _check_section(section: str, entries: Mapping[str, Any]) -> DataRecipe | ModelRecipe | TrainRecipe:
+    kind = SECTIONS[section]
+    hints = get_type_hints(kind)
+    names = [entry.name for entry in fields(kind)]
+    values: dict[str, Any] = {}
+    for key, value in entries.items():
+        _find(key, names, "key", prefix=f"{section}.")
+        values[key] = _check_value(f"{section}.{key}", hints[key], value)
+    return kind(**values)
+
+
+def _find(name: str, known: Sequence[str] | Mapping[str, object], noun: str, *, prefix: str = "") -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+        hint = (
+            f"did you mean {' or '.join(prefix + match for match in near)}?" if near else f"known: {', '.join(known)}"
+        )
+        raise RecipeError(f"there is no {noun} {prefix}{name}: {hint}")
+
+
+def _check_value(key: str, hint: Any, value: object) -> object:  # noqa: ANN401 - a type hint is any object
+    if get_origin(hint) in {Union, types.UnionType}:
+        if value is None:
+            return None
+        hint = next(option for option in get_args(hint) if option is not type(None))
+    if get_origin(hint) is tuple:
+        if isinstance(value, list | tuple) and all(isinstance(entry, str) for entry in value):
+            return tuple(value)
+        raise RecipeError(f"{key} must be a list of strings, not {value!r}")
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not hint:
+        noun = {int: "a whole number", float: "a number", str: "a string"}[hint]
+        raise RecipeError(f"{key} must be {noun}, not {value!r}")
+    if isinstance(value, float) and value - value != 0:
+        raise RecipeError(f"{key} must be a finite number")
+    return value

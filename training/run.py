@@ -1,0 +1,181 @@
+"""A run's folder.
+
+```
+RUN/config.json                      the resolved recipe, the data's fingerprint, the environment
+    vocabulary.txt, counts.npy       the items, and how often each occurs in the training histories
+    samples.json                     some histories, for the parity check and the golden examples of a bundle
+    metadata.json                    optional: what is known of the items
+    metrics.jsonl                    one line an epoch
+    checkpoint/last.safetensors      all that `fit --resume` needs
+    best.safetensors                 the weights with the best validation
+    results.json                     the test metrics, written when the run is finished
+    curves.png                       loss and validation, drawn
+```
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model.contract.bundle import encode_counts
+from model.contract.vocabulary import Vocabulary
+from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from training.checkpoint import load_weights
+from training.environment import choose_device, describe_environment
+from training.errors import RunError
+from training.files import write_json, write_whole
+from training.log import Log
+from training.loop import Epoch
+from training.recipe import Recipe, make_recipe
+from training.split import Split, count_items
+
+_SAMPLES = 32
+
+
+class Run:
+    """The files of one run; what is read is checked, and every fault is a RunError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoint = path / "checkpoint" / "last.safetensors"
+        self.best = path / "best.safetensors"
+        self.curves = path / "curves.png"
+
+    @classmethod
+    def open(cls, path: Path) -> "Run":
+        """An existing run. Raises RunError when there is none."""
+        run = cls(path)
+        if not run.exists:
+            raise RunError(f"{path} is no run: it has no config.json")
+        return run
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run has been started here."""
+        return (self.path / "config.json").is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run got to its results."""
+        return (self.path / "results.json").is_file()
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What config.json says."""
+        return dict(self._read_json("config.json"))
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The resolved recipe."""
+        with self._faults("config.json"):
+            return make_recipe(self.config["recipe"])
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The items that the network knows."""
+        with self._faults("vocabulary.txt"):
+            return Vocabulary.from_bytes((self.path / "vocabulary.txt").read_bytes())
+
+    def read_counts(self) -> NDArray[np.int64]:
+        """How often each item occurs in the training histories (V)."""
+        with self._faults("counts.npy"):
+            counts: NDArray[np.int64] = np.load(self.path / "counts.npy", allow_pickle=False)
+        return counts
+
+    def read_samples(self) -> list[list[int]]:
+        """Some histories as item indexes, oldest first."""
+        return [[int(index) for index in sample] for sample in self._read_json("samples.json")]
+
+    def read_metadata(self) -> dict[str, dict[str, object]] | None:
+        """What `fit --items` was given, if anything."""
+        return self._read_json("metadata.json") if (self.path / "metadata.json").is_file() else None
+
+    def read_results(self) -> dict[str, Any]:
+        """The test metrics. Raises RunError while the run is not finished."""
+        if not self.is_finished:
+            raise RunError(f"{self.path} is not finished: continue it with `nextitem-train fit ... --resume`")
+        return dict(self._read_json("results.json"))
+
+    def make_network(self) -> Bert4Rec:
+        """The untrained network, drawn from torch's generator."""
+        return Bert4Rec(Bert4RecConfig(item_count=len(self.vocabulary), **asdict(self.recipe.model)))
+
+    def load_network(self) -> Bert4Rec:
+        """The best weights so far, on the recipe's device. Raises RunError when there are none yet."""
+        if not self.best.is_file():
+            raise RunError(f"{self.path} has no weights yet: no epoch is complete")
+        network = self.make_network()
+        load_weights(self.best, network)
+        return network.to(choose_device(self.recipe.train.device)).eval()
+
+    def start(
+        self,
+        recipe: Recipe,
+        log: Log,
+        split: Split,
+        metadata: Mapping[str, object] | None,
+        *,
+        data: Path,
+        device: torch.device,
+    ) -> None:
+        """Write what is known before the first step; config.json, which makes it a run, last."""
+        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path / "vocabulary.txt", log.vocabulary.to_bytes())
+        write_whole(self.path / "counts.npy", encode_counts(count_items(split.train, len(log.vocabulary))))
+        write_json(self.path / "samples.json", _choose_samples(log, recipe.model.max_length))
+        if metadata is not None:
+            write_json(self.path / "metadata.json", metadata)
+        config = {
+            "recipe": recipe.to_dict(),
+            "data": {
+                "file": data.name,
+                "fingerprint": log.fingerprint,
+                "users": len(log.user_ids),
+                "items": len(log.vocabulary),
+                "events": len(log.items),
+                "last_event_at": log.last_event_at,
+            },
+            "environment": describe_environment(device),
+        }
+        write_json(self.path / "config.json", config)
+
+    def append_epoch(self, epoch: Epoch) -> None:
+        """Add a line to metrics.jsonl, leaving out what an earlier, lost try of this epoch wrote."""
+        lines = [line for line in self.read_epochs() if line["epoch"] < epoch.epoch]
+        text = "".join(json.dumps(line) + "\n" for line in [*lines, asdict(epoch)])
+        write_whole(self.path / "metrics.jsonl", text.encode())
+
+    def read_epochs(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl."""
+        path = self.path / "metrics.jsonl"
+        with self._faults(path.name):
+            return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def _read_json(self, name: str) -> Any:  # noqa: ANN401 - a document
+        with self._faults(name):
+            return json.loads((self.path / name).read_text())
+
+    @contextmanager
+    def _faults(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise RunError(f"{self.path / name} is missing") from error
+        except (ValueError, KeyError, TypeError, RunError) as error:
+            raise RunError(f"{self.path / name} is not what a run writes: {error}") from error
+
+
+def _choose_samples(log: Log, max_length: int) -> list[list[int]]:
+    """Histories of all lengths, the shortest and the longest among them, a little beyond the network's window."""
+    histories = log.histories
+    by_length = np.argsort(histories.lengths, kind="stable")
+    rows = by_length[np.unique(np.linspace(0, len(by_length) - 1, _SAMPLES).astype(int))]
+    return [histories[row][-(max_length + 8) :].tolist() for row in rows]
