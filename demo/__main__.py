@@ -1,6 +1,7 @@
 """From nothing to recommendations: fetch, train, publish, serve, replay, show. `make demo` runs it."""
 
 import argparse
+import hashlib
 import json
 import shutil
 import signal
@@ -21,7 +22,7 @@ from demo.replay import Online, count_stored, post, replay_user, send_histories
 DATA = Path(".cache/ml-100k")
 ARTIFACTS = Path("artifacts/demo")
 BUNDLES = ARTIFACTS / "bundles"
-RECIPE = "demo"
+RECIPE = Path("training/recipes/demo.toml")
 SHOWN_USER = "42"
 AHEAD_OF_POPULARITY = 1.5
 """By how much --check wants BERT4Rec's NDCG@10 to beat popularity's."""
@@ -49,7 +50,9 @@ def main() -> int:
 
 def run(port: int, *, check: bool) -> None:
     """The whole path, in order."""
-    store, training = ARTIFACTS / "store", ARTIFACTS / "run"
+    # Another recipe is another run: an earlier one is neither resumed nor lost.
+    training = ARTIFACTS / f"run-{hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:8]}"
+    store = ARTIFACTS / "store"
     if check:
         shutil.rmtree(ARTIFACTS, ignore_errors=True)
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
@@ -57,7 +60,7 @@ def run(port: int, *, check: bool) -> None:
     train("fetch", "ml-100k", "--out", str(DATA))
     heading("2", "Train BERT4Rec, at most four minutes on two cores")
     log, items = DATA / "interactions.csv", DATA / "items.csv"
-    train("fit", RECIPE, "--data", str(log), "--out", str(training), "--resume")
+    train("fit", str(RECIPE), "--data", str(log), "--out", str(training), "--resume")
     heading("3", "Publish the bundle")
     train("publish", str(training), "--out", str(BUNDLES), "--items", str(items))
     heading("4", f"Serve it on http://127.0.0.1:{port}")
@@ -102,7 +105,9 @@ def replay(client: httpx.Client, ratings: dict[str, list[Rating]]) -> Online:
 
 def compare(online: Online, results: dict[str, Any], *, check: bool) -> None:
     """What the service reached online must be what the trainer measured offline."""
-    offline, popular = results["model"], results["pop"]
+    offline, popular = (
+        {name: entry["value"] for name, entry in results["models"][who].items()} for who in ("bert4rec", "pop")
+    )
     for metric, value in online.metrics.items():
         console.print(
             f"{metric}: {value:.4f} online, {offline[metric]:.4f} offline, {popular[metric]:.4f} by popularity"

@@ -1,0 +1,136 @@
+"""All the wiring, once."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import datetime
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic import ValidationError
+from uvicorn.config import STARTUP_FAILURE
+
+from service.envelope import Envelope
+from service.errors import StartFailed
+from service.health import Health
+from service.history import HistoryStore, connect
+from service.live_model import LiveModel, load_model
+from service.logs import configure_logs
+from service.metrics import Metrics
+from service.openapi import install_openapi
+from service.problems import install_problems
+from service.recommender import Recommender
+from service.routes import events, lookup, operations, recommend
+from service.settings import Settings, describe_faults
+from service.wiring import Service
+
+ROUTERS = (recommend.router, events.router, lookup.router, operations.router)
+
+
+def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
+    """The service as an ASGI application, around `model` or the one that the settings name.
+
+    Needs `redis_url` set; a store that is down does not keep it from starting. Raises StartFailed.
+    """
+    if settings.redis_url is None:
+        raise StartFailed("redis_url is missing: the embedded store is started by nextitem-serve only")
+    model = model or load_configured(settings)
+    app = FastAPI(
+        title="nextitem",
+        version=version("nextitem"),
+        description="Next-item recommendations, online",
+        redirect_slashes=False,  # paths are exact
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        lifespan=_run,
+        # Requests are measured in metrics.py; FastAPI must not send anything anywhere by itself.
+        telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+    metrics = Metrics(
+        event_types=settings.event_types,
+        model_version=model.manifest.version,
+        routes=[
+            *_list_routes(),
+            *((path, "GET") for path in (app.docs_url, app.openapi_url) if path is not None),
+        ],
+    )
+    metrics.model_loaded(
+        name=model.manifest.name,
+        provider=model.engine.provider,
+        digest=model.digest,
+        trained_at_s=_epoch_seconds(model.manifest.trained_at),
+    )
+    store = HistoryStore(
+        connect(settings.redis_url),
+        history_length=settings.history_length,
+        observe=metrics.store_called,
+        on_error=metrics.store_failed,
+    )
+    recommender = Recommender(
+        model,
+        store=store,
+        metrics=metrics,
+        executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine"),
+        max_batch=settings.max_batch,
+    )
+    health = Health(store=store, recommender=recommender)
+    app.state.service = Service(settings, model, metrics, store, recommender, health)
+    app.add_middleware(Envelope, metrics=metrics)
+    install_problems(app)
+    install_openapi(app)
+    return app
+
+
+def create_app_from_environment() -> FastAPI:
+    """The application of a worker process, set up by NEXTITEM_* variables. Ends it when it cannot start.
+
+    The status is uvicorn's own for that, so that its supervisor does not try again.
+    """
+    try:
+        settings = Settings()
+    except ValidationError as error:
+        print(f"nextitem: {describe_faults(error)}", file=sys.stderr)  # noqa: T201 - there is no log yet
+        sys.exit(STARTUP_FAILURE)
+    configure_logs(settings.log_level)
+    try:
+        return create_app(settings)
+    except StartFailed as error:
+        print(f"nextitem: {error}", file=sys.stderr)  # noqa: T201 - as nextitem-serve says it
+        sys.exit(STARTUP_FAILURE)
+
+
+def _list_routes() -> Iterator[tuple[str, str]]:
+    """Path template and method of every route of ours."""
+    for router in ROUTERS:
+        for route in router.routes:
+            if isinstance(route, APIRoute):
+                yield from ((route.path_format, method) for method in route.methods or ())
+
+
+def load_configured(settings: Settings) -> LiveModel:
+    """The model that the settings name."""
+    return load_model(
+        settings.bundle, provider=settings.provider, threads=settings.threads, max_batch=settings.max_batch
+    )
+
+
+@asynccontextmanager
+async def _run(app: FastAPI) -> AsyncIterator[None]:
+    service: Service = app.state.service
+    service.recommender.start()
+    service.health.phase = "serving"
+    yield
+    service.health.phase = "draining"
+    await service.recommender.close()
+    await service.store.close()
+
+
+def _epoch_seconds(moment: str) -> float | None:
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except ValueError:
+        return None

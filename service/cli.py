@@ -1,0 +1,100 @@
+"""nextitem-serve: reads the settings, opens what the service needs, and takes it down again in the opposite order."""
+
+import argparse
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from types import FrameType
+from typing import NoReturn
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from service.embedded import EmbeddedStore
+from service.errors import StartFailed
+from service.logs import configure_logs
+from service.server import bind, prepare_many, prepare_one
+from service.settings import PREFIX, Settings, describe_faults
+
+PROGRAM = "nextitem-serve"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or Ctrl-C: status 0. 1 when it cannot start, 2 when it was called wrongly."""
+    given = vars(make_parser().parse_args(arguments))
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        return _refuse(describe_faults(error), status=2)
+    configure_logs(settings.log_level)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn raises the signal that stopped it again once it is done, which thus ends here in order.
+        signal.signal(number, _leave)
+    try:
+        return serve(settings)
+    except StartFailed as error:
+        return _refuse(str(error), status=1)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line, made of the settings: one option for each."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Serve next-item recommendations from a bundle.",
+        epilog=f"Each option is an environment variable, too: {PREFIX} and its name in capitals, as {PREFIX}REDIS_URL.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('nextitem')}")
+    for name, field in Settings.model_fields.items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            default=argparse.SUPPRESS,  # then the environment counts
+            metavar=name.upper(),
+            help=f"{field.description} ({describe_default(field)})".replace("%", "%%"),
+        )
+    return parser
+
+
+def describe_default(field: FieldInfo) -> str:
+    """A setting's default in words."""
+    if field.is_required():
+        return "required"
+    default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+    return "default: none" if default is None else f"default: {default}"
+
+
+def serve(settings: Settings) -> int:
+    """Run the service until it is told to stop. The exit status; raises StartFailed."""
+    with contextlib.closing(bind(settings.host, settings.port)) as listener:
+        run = prepare_one(settings) if settings.workers == 1 else prepare_many(settings)
+        with _run_store(settings) as redis_url:
+            try:
+                return run(redis_url, listener)
+            finally:
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    signal.signal(number, signal.SIG_IGN)  # what follows stops the store and must not be cut short
+
+
+@contextlib.contextmanager
+def _run_store(settings: Settings) -> Iterator[str]:
+    """The address of the store, around the embedded one where no other is named."""
+    if settings.redis_url is not None:
+        yield settings.redis_url
+        return
+    with EmbeddedStore(settings.data_dir) as store:
+        yield store.url
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(0)
+
+
+def _refuse(sentence: str, *, status: int) -> int:
+    print(f"{PROGRAM}: {sentence}", file=sys.stderr)  # noqa: T201 - for whoever called it, in a terminal most likely
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

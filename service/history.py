@@ -1,0 +1,320 @@
+"""The port to the store: what happened to each user, in Redis or Valkey. history.lua beside it maps the keys.
+
+It knows ids, never a model's indexes. Nothing of redis-py passes this module: every failure is StoreUnavailable.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from importlib.resources import files
+from typing import Any, Final, Literal
+from zlib import crc32
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.client import Pipeline
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from service.errors import StartFailed, StoreUnavailable
+from service.event import Event
+
+PARTITIONS: Final = 64
+"""Part of every key: to change it is to lose sight of everything stored."""
+
+EVENTS_PER_CALL: Final = 200
+"""A script blocks the server while it runs: a user's events go in portions of this size."""
+
+FIELDS: Final = 5
+"""How many words an entry has (event.py)."""
+
+Operation = Literal["append", "read", "export", "ping"]
+OPERATIONS: Final[tuple[Operation, ...]] = ("append", "read", "export", "ping")
+ErrorKind = Literal["connection", "timeout", "refused", "script"]
+ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused", "script")
+"""No connection, no answer in time, a server that will not (full, read-only, loading, no permission), all else."""
+
+_REFUSALS = (AuthenticationError, BusyLoadingError, NoPermissionError, OutOfMemoryError, ReadOnlyError)
+_REFUSAL_CODES = ("BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS")
+
+
+Call = list[str | bytes | int]
+"""The keys and arguments of one run of the script."""
+
+
+class Outcome(IntEnum):
+    """What became of an event, as history.lua numbers it. Late is accepted too, but too old to be remembered."""
+
+    ACCEPTED = 0
+    LATE = 1
+    DUPLICATE = 2
+    CONFLICT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The outcome of each event in the order given, and the new version of every user named."""
+
+    outcomes: list[Outcome]
+    versions: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The whole remembered history of a user, oldest first. The first `version` accepted events, at least, are in effect."""
+
+    version: int
+    item_ids: list[str]
+    last_event_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """One remembered event."""
+
+    event_id: str
+    item_id: str
+    type: str
+    value: float | None
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one user. The braces hold the partition alone, so that no user id steers the cluster slot."""
+
+    history: str
+    version: str
+    marks: str
+    order: str
+    log: str
+
+
+def name_keys(user_id: str, *, prefix: str) -> Keys:
+    """The keys of a user, all in one cluster slot."""
+    partition = f"{{{crc32(user_id.encode()) % PARTITIONS:02d}}}"
+    return Keys(
+        history=f"{prefix}history:{partition}:{user_id}",
+        version=f"{prefix}version:{partition}:{user_id}",
+        marks=f"{prefix}marks:{partition}:{user_id}",
+        order=f"{prefix}order:{partition}:{user_id}",
+        log=f"{prefix}log:{partition}",
+    )
+
+
+def connect(url: str, *, max_connections: int = 64) -> Redis:
+    """A client for redis://, rediss:// or unix:// that never repeats a command by itself. Opens nothing yet.
+
+    Raises StartFailed when the URL is none of them.
+    """
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=max_connections,
+            timeout=1.0,  # a burst waits for a connection; HistoryStore bounds the whole call
+            socket_timeout=1.0,
+            socket_connect_timeout=0.25,
+            # redis-py's own retries repeat commands that were executed and only lost their reply (redis-py #3559), and
+            # take seconds while a server is down.
+            retry=Retry(NoBackoff(), 0),
+            # Without retries, a PING before a command can only add a failure. Closed connections are noticed anyway,
+            # but by redis-py 8 only without the maintenance notifications that RESP3 turns on.
+            health_check_interval=0,
+            protocol=2,
+            driver_info=None,
+        )
+    except ValueError as error:
+        raise StartFailed(
+            "the store's URL must begin with redis://, rediss:// or unix:// and be well-formed"
+        ) from error
+    return Redis.from_pool(pool)
+
+
+class HistoryStore:
+    """Appends events and reads histories, each in one round trip.
+
+    `observe` is told the seconds of every operation, `on_error` the kind of every failure. Marks against duplicates are
+    forgotten when a user has more than `marks_kept` of them and they are older than `marks_age_ms`.
+    """
+
+    def __init__(
+        self,
+        client: Redis,
+        *,
+        history_length: int = 1000,
+        prefix: str = "nextitem:",
+        marks_kept: int = 1000,
+        marks_age_ms: int = 24 * 60 * 60 * 1000,
+        read_timeout_s: float = 0.25,
+        write_timeout_s: float = 1.0,
+        observe: Callable[[Operation, float], None] | None = None,
+        on_error: Callable[[ErrorKind], None] | None = None,
+    ) -> None:
+        if history_length < 1:
+            raise ValueError("history_length starts at 1")
+        if "{" in prefix or "}" in prefix:
+            raise ValueError("braces in the prefix would steer the cluster slot")
+        self._client = client
+        self._history_length = history_length
+        self._prefix = prefix
+        self._limits = (history_length, marks_kept, marks_age_ms)
+        self._read_timeout_s = read_timeout_s
+        self._write_timeout_s = write_timeout_s
+        self._observe = observe
+        self._on_error = on_error
+        self._script = files(__package__).joinpath("history.lua").read_bytes()
+        self._script_sha = hashlib.sha1(self._script, usedforsecurity=False).hexdigest()
+
+    async def append(self, events: Sequence[Event]) -> Appended:
+        """Store events, each user's in the order given. When it returns, all are in the log and in the histories.
+
+        Raises StoreUnavailable when any of it failed. Some may be stored then: to append the same events again is safe.
+        """
+        calls = list(self._plan_calls(events))
+        async with self._boundary("append", self._write_timeout_s):
+            replies = await self._run_scripts([arguments for _, arguments in calls])
+        outcomes: list[Outcome] = [Outcome.CONFLICT] * len(events)
+        versions: dict[str, int] = {}
+        for (indexes, _), (version, *results) in zip(calls, replies, strict=True):
+            versions[events[indexes[0]].user_id] = version
+            for index, result in zip(indexes, results, strict=True):
+                outcomes[index] = Outcome(result)
+        return Appended(outcomes, versions)
+
+    async def read_many(self, user_ids: Sequence[str]) -> list[History]:
+        """The histories of users, in the order given, empty for those unknown. One round trip."""
+        histories = {}
+        async with self._boundary("read", self._read_timeout_s):
+            for user_id, version, entries in await self._fetch(dict.fromkeys(user_ids)):
+                words = _split(entries)
+                last_event_at_ms = int(words[-FIELDS]) if words else None
+                histories[user_id] = History(version, words[1::FIELDS], last_event_at_ms)
+        return [histories[user_id] for user_id in user_ids]
+
+    async def export(self, user_id: str) -> tuple[int, list[StoredEvent]]:
+        """The version and every remembered event of a user, oldest first."""
+        async with self._boundary("export", self._read_timeout_s):
+            [(_, version, entries)] = await self._fetch([user_id])
+            columns = [iter(_split(entries))] * FIELDS
+            return version, [
+                StoredEvent(event_id, item_id, kind, None if value == "-" else float(value), int(timestamp_ms))
+                for timestamp_ms, item_id, kind, value, event_id in zip(*columns, strict=True)
+            ]
+
+    async def ping(self) -> None:
+        """Raise StoreUnavailable unless the store answers."""
+        async with self._boundary("ping", self._read_timeout_s):
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.execute_command("PING")
+            _raise_first(await _execute(pipeline))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    def _plan_calls(self, events: Sequence[Event]) -> Iterable[tuple[list[int], Call]]:
+        """Portion events into script calls: the indexes of each call's events, and its keys and arguments."""
+        by_user: dict[str, list[int]] = {}
+        for index, event in enumerate(events):
+            by_user.setdefault(event.user_id, []).append(index)
+        for user_id, indexes in by_user.items():
+            keys = name_keys(user_id, prefix=self._prefix)
+            for start in range(0, len(indexes), EVENTS_PER_CALL):
+                portion = indexes[start : start + EVENTS_PER_CALL]
+                arguments: Call = [keys.history, keys.version, keys.marks, keys.order, keys.log, *self._limits]
+                for event in (events[index] for index in portion):
+                    arguments += (event.event_id, event.digest, event.entry(), event.log_record())
+                yield portion, arguments
+
+    async def _run_scripts(self, calls: list[Call]) -> list[list[int]]:
+        """Run the script once for each call, in order, in one round trip, or two when the server does not know it."""
+        replies = await _execute(self._pipe_scripts(calls))
+        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:  # the server's script cache is volatile; a call that found no script wrote nothing
+            pipeline = self._pipe_scripts([calls[index] for index in unknown], load=True)
+            for index, reply in zip(unknown, (await _execute(pipeline))[1:], strict=True):
+                replies[index] = reply
+        _raise_first(replies)
+        return replies
+
+    def _pipe_scripts(self, calls: list[Call], *, load: bool = False) -> Pipeline:
+        pipeline = self._client.pipeline(transaction=False)
+        if load:
+            pipeline.execute_command("SCRIPT LOAD", self._script)
+        for arguments in calls:
+            pipeline.execute_command("EVALSHA", self._script_sha, 5, *arguments)
+        return pipeline
+
+    async def _fetch(self, user_ids: Iterable[str]) -> list[tuple[str, int, list[bytes]]]:
+        """The id, version and entries of each user."""
+        pipeline = self._client.pipeline(transaction=False)
+        for user_id in user_ids:
+            keys = name_keys(user_id, prefix=self._prefix)
+            # The version first: what is appended in between is in the list, so that it only can be too low.
+            pipeline.execute_command("GET", keys.version)
+            pipeline.execute_command("LRANGE", keys.history, -self._history_length, -1)
+        replies = await _execute(pipeline)
+        _raise_first(replies)
+        found = zip(user_ids, replies[::2], replies[1::2], strict=True)
+        return [(user_id, int(version or 0), entries) for user_id, version, entries in found]
+
+    @asynccontextmanager
+    async def _boundary(self, operation: Operation, timeout_s: float) -> AsyncIterator[None]:
+        """Measure an operation, bound its time, and turn whatever goes wrong with the store into StoreUnavailable."""
+        started_s = time.perf_counter()
+        try:
+            async with asyncio.timeout(timeout_s):
+                yield
+        except (RedisError, OSError, ValueError) as error:  # ValueError: the keys hold what we never wrote
+            if self._on_error:
+                self._on_error(_classify(error))
+            raise StoreUnavailable from error
+        finally:
+            if self._observe:
+                self._observe(operation, time.perf_counter() - started_s)
+
+
+async def _execute(pipeline: Pipeline) -> list[Any]:
+    """Replies in order, error replies among them: raised by redis-py they would quote the command, ids and all."""
+    return await pipeline.execute(raise_on_error=False)
+
+
+def _raise_first(replies: Iterable[Any]) -> None:
+    for reply in replies:
+        if isinstance(reply, RedisError):
+            raise reply
+
+
+def _split(entries: list[bytes]) -> list[str]:
+    """The words of all entries in one go, FIELDS for each: the fastest that Python has."""
+    if not entries:
+        return []
+    words = b" ".join(entries).decode("ascii", "replace").split(" ")
+    if len(words) != FIELDS * len(entries):
+        raise ValueError("an entry has not five words")
+    return words
+
+
+def _classify(error: Exception) -> ErrorKind:
+    if isinstance(error, TimeoutError | RedisTimeoutError):
+        return "timeout"
+    if isinstance(error, _REFUSALS) or (isinstance(error, ResponseError) and str(error).startswith(_REFUSAL_CODES)):
+        return "refused"
+    if isinstance(error, RedisConnectionError | OSError):
+        return "connection"
+    return "script"

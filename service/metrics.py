@@ -1,0 +1,217 @@
+"""Every metric of the service, in one place. Labels come from bounded sets; none holds a user or an item.
+
+With PROMETHEUS_MULTIPROC_DIR set when this module is first imported, several worker processes add up to one exposition.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from service.history import ERROR_KINDS, OPERATIONS, ErrorKind, Operation
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+Stage = Literal["history", "encode", "queue", "inference", "respond"]
+
+STAGES: tuple[Stage, ...] = ("history", "encode", "queue", "inference", "respond")
+SOURCES = ("model", "popular")
+DEGRADED = ("store_unavailable", "engine_unavailable")
+RESULTS = ("accepted", "duplicate", "rejected")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE")
+OTHER = "other"
+UNMATCHED = "unmatched"
+
+_SECONDS = (
+    0.0005,
+    0.001,
+    0.002,
+    0.003,
+    0.005,
+    0.0075,
+    0.01,
+    0.02,
+    0.03,
+    0.05,
+    0.075,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Metrics:
+    """The service's metrics in a registry of their own; series of closed label sets exist at 0 from the start."""
+
+    def __init__(self, *, event_types: Iterable[str], model_version: str, routes: Iterable[tuple[str, str]]) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped there; a second series for each of ours
+        registry = CollectorRegistry()
+        self._registry = registry
+        self._version = model_version
+        self._routes = frozenset(template for template, _ in routes)
+        self._event_types = frozenset(event_types)
+        self._requests = Histogram(
+            "nextitem_http_request_duration_seconds",
+            "From the arrival of a request's head to the end of its answer, by route template; 499: the client left",
+            ("route", "method", "code"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        for template, method in routes:
+            self._requests.labels(template, method, "200")
+        stages = Histogram(
+            "nextitem_stage_duration_seconds",
+            "Stages of a batch: history read, encode, queue for the engine, inference, respond (decode and fall back)",
+            ("stage",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._stages = {stage: stages.labels(stage) for stage in STAGES}
+        recommend = Counter(
+            "nextitem_recommend_total",
+            "Answers by source and model version",
+            ("source", "version"),
+            registry=registry,
+        )
+        self._recommend = {source: recommend.labels(source, model_version) for source in SOURCES}
+        fallback = Counter(
+            "nextitem_fallback_total",
+            "Degraded answers by reason; cold starts are none",
+            ("reason",),
+            registry=registry,
+        )
+        self._fallback = {reason: fallback.labels(reason) for reason in DEGRADED}
+        self._batch_size = Histogram("nextitem_batch_size", "Requests in one batch", buckets=_SIZES, registry=registry)
+        self._queue_depth = Gauge(
+            "nextitem_queue_depth", "Requests that wait for a batch", registry=registry, multiprocess_mode="livesum"
+        )
+        self._queue_wait = Histogram(
+            "nextitem_queue_wait_seconds",
+            "How long a request waited for its batch",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        events = Counter(
+            "nextitem_events_total",
+            f"Events by type and result; rejected ones without a known type are {OTHER!r}",
+            ("type", "result"),
+            registry=registry,
+        )
+        self._events = {
+            (event_type, result): events.labels(event_type, result)
+            for event_type in (*self._event_types, OTHER)
+            for result in RESULTS
+        }
+        self._late = Counter(
+            "nextitem_events_late_total", "Accepted events too old for the remembered history", registry=registry
+        )
+        self._unknown = Counter(
+            "nextitem_unknown_items_total",
+            "Items that the model does not know, each time that an event, a history or a request names one",
+            registry=registry,
+        )
+        store = Histogram(
+            "nextitem_store_duration_seconds", "Calls to the store", ("op",), buckets=_SECONDS, registry=registry
+        )
+        self._store = {op: store.labels(op) for op in OPERATIONS}
+        errors = Counter("nextitem_store_errors_total", "Failed calls to the store", ("kind",), registry=registry)
+        self._store_errors = {kind: errors.labels(kind) for kind in ERROR_KINDS}
+        self._model_info = Gauge(
+            "nextitem_model_info",
+            "1 for the model in use, a gauge so that several workers do not add up",
+            ("name", "version", "provider", "digest"),
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self._trained = Gauge(
+            "nextitem_model_trained_timestamp_seconds",
+            "When the model in use was trained",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+
+    def request_ended(self, *, route: str, method: str, code: int, seconds: float) -> None:
+        """One HTTP request was answered."""
+        template = route if route in self._routes else UNMATCHED
+        self._requests.labels(template, method if method in METHODS else OTHER, str(code)).observe(seconds)
+
+    @contextmanager
+    def stage(self, stage: Stage) -> Iterator[None]:
+        """Time one stage of a batch."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stage_took(stage, time.perf_counter() - started)
+
+    def stage_took(self, stage: Stage, seconds: float) -> None:
+        """One stage of a batch ended."""
+        self._stages[stage].observe(seconds)
+
+    def answered(self, *, source: str, degraded: str | None) -> None:
+        """One recommendation was made."""
+        self._recommend[source].inc()
+        if degraded is not None:
+            self._fallback[degraded].inc()
+
+    def batch_started(self, size: int) -> None:
+        """A batch left the queue."""
+        self._batch_size.observe(size)
+
+    def waited(self, seconds: float) -> None:
+        """One request left the queue."""
+        self._queue_wait.observe(seconds)
+
+    def queue_changed(self, depth: int) -> None:
+        """So many requests wait now."""
+        self._queue_depth.set(depth)
+
+    def event_handled(self, *, event_type: object, result: str) -> None:
+        """One event was accepted, or not."""
+        known = isinstance(event_type, str) and event_type in self._event_types
+        self._events[str(event_type) if known else OTHER, result].inc()
+
+    def events_late(self, count: int) -> None:
+        """So many accepted events were too old for their histories."""
+        self._late.inc(count)
+
+    def items_unknown(self, count: int) -> None:
+        """So many items were named that the model does not know."""
+        self._unknown.inc(count)
+
+    def store_called(self, op: Operation, seconds: float) -> None:
+        """One call to the store ended."""
+        self._store[op].observe(seconds)
+
+    def store_failed(self, kind: ErrorKind) -> None:
+        """One call to the store failed."""
+        self._store_errors[kind].inc()
+
+    def model_loaded(self, *, name: str, provider: str, digest: str, trained_at_s: float | None) -> None:
+        """This model answers from now on."""
+        self._model_info.labels(name, self._version, provider, digest).set(1)
+        if trained_at_s is not None:
+            self._trained.set(trained_at_s)
+
+    def expose(self) -> bytes:
+        """All metrics in Prometheus' text format, those of the other workers included."""
+        registry = self._registry
+        if is_multiprocess():
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # the library leaves it untyped
+        return generate_latest(registry)
+
+
+def is_multiprocess() -> bool:
+    """Whether workers share their metrics through a folder."""
+    return "PROMETHEUS_MULTIPROC_DIR" in os.environ

@@ -1,0 +1,34 @@
+"""OpenAPI of what the routes read themselves: FastAPI sees the answers, the requests are added here."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
+from pydantic.json_schema import models_json_schema
+
+from service.answers import ProblemDescription
+from service.schemas import EventRequest, EventsRequest, RecommendRequest
+
+_REFERENCE = "#/components/schemas/{model}"
+
+
+def install_openapi(app: FastAPI) -> None:
+    """Make `app` describe itself fully, the first time that it is asked."""
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _describe(app)
+        return app.openapi_schema
+
+    app.openapi = describe  # type: ignore[method-assign]  # FastAPI's documented way to extend its OpenAPI
+
+
+def _describe(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    requests = [(schema, "validation") for schema in (RecommendRequest, EventRequest, EventsRequest)]
+    _, definitions = models_json_schema(requests, ref_template=_REFERENCE)  # type: ignore[arg-type]
+    problem = TypeAdapter(ProblemDescription).json_schema(ref_template=_REFERENCE)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas |= definitions["$defs"] | problem.pop("$defs") | {ProblemDescription.__name__: problem}
+    return document

@@ -1,0 +1,1 @@
+"""The HTTP routes; each file is what one kind of client comes for."""

@@ -1,0 +1,82 @@
+"""POST /events."""
+
+import time
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.answers import Receipt, Rejection
+from service.body import EVENTS_MAX_BYTES, read_object
+from service.errors import BodyTooLarge, Invalid, MalformedJson, StoreUnavailable, UnsupportedMediaType
+from service.history import Appended, Outcome
+from service.intake import Intake, take_in
+from service.routes.exchange import describe_body, describe_problems, read_flag, write
+from service.schemas import EventRequest, EventsRequest
+from service.times import now_ms
+from service.wiring import Service, get_service
+
+STRICT = "strict"
+
+router = APIRouter()
+
+
+@router.post(
+    "/events",
+    summary="Store what users did",
+    response_model=Receipt,
+    responses={**describe_problems(MalformedJson, Invalid, BodyTooLarge, UnsupportedMediaType, StoreUnavailable)},
+    openapi_extra={
+        **describe_body(EventsRequest.__name__, EventRequest.__name__),
+        "parameters": [
+            {
+                "name": STRICT,
+                "in": "query",
+                "description": "true: one invalid event refuses the whole request",
+                "schema": {"type": "boolean", "default": False},
+            }
+        ],
+    },
+)
+async def post_events(request: Request) -> Response:
+    """Store events durably; each accepted one is in its user's history before the answer leaves."""
+    service = get_service(request)
+    strict = read_flag(request, STRICT)
+    document = await read_object(request, max_bytes=EVENTS_MAX_BYTES)
+    intake = take_in(
+        document,
+        strict=strict,
+        event_types=service.settings.event_types,
+        now_ms=now_ms(),
+        on_rejected=lambda event_type: service.metrics.event_handled(event_type=event_type, result="rejected"),
+    )
+    appended = await service.store.append(list(intake.events.values()))
+    _count(service, intake, appended)
+    return write(_receipt(intake, appended, started=request.scope["state"]["started"]))
+
+
+def _count(service: Service, intake: Intake, appended: Appended) -> None:
+    for event, outcome in zip(intake.events.values(), appended.outcomes, strict=True):
+        accepted = outcome in (Outcome.ACCEPTED, Outcome.LATE)
+        result = "accepted" if accepted else "duplicate" if outcome is Outcome.DUPLICATE else "rejected"
+        service.metrics.event_handled(event_type=event.type, result=result)
+        if accepted and event.item_id not in service.model.vocabulary:
+            service.metrics.items_unknown(1)
+    service.metrics.events_late(appended.outcomes.count(Outcome.LATE))
+
+
+def _receipt(intake: Intake, appended: Appended, *, started: float) -> Receipt:
+    count = appended.outcomes.count
+    conflicts = [
+        Rejection(index, "/event_id", "conflict", "was used before for another event of this user")
+        for index, outcome in zip(intake.events, appended.outcomes, strict=True)
+        if outcome is Outcome.CONFLICT
+    ]
+    return Receipt(
+        accepted=count(Outcome.ACCEPTED) + count(Outcome.LATE),
+        duplicates=count(Outcome.DUPLICATE),
+        late=count(Outcome.LATE),
+        rejected=sorted([*intake.rejected, *conflicts], key=lambda rejection: rejection.index),
+        history=appended.versions,
+        took_ms=round((time.perf_counter() - started) * 1000, 3),
+    )

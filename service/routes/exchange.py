@@ -1,0 +1,52 @@
+"""What all routes do with a request's query and with their answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.answers import ProblemDescription
+from service.errors import Fault, Invalid, Problem
+
+
+def write(answer: object, *, status: int = 200) -> Response:
+    """An answer as JSON."""
+    return Response(orjson.dumps(answer), status, media_type="application/json")
+
+
+def refuse_query(request: Request) -> None:
+    """Raise Invalid when there are query parameters, for routes that have none."""
+    if request.scope["query_string"]:
+        raise Invalid([Fault("", "extra_forbidden", "this route has no such query parameter")])
+
+
+def read_flag(request: Request, name: str) -> bool:
+    """The one query parameter that a route has: `true`, `false`, or absent for false."""
+    given = request.query_params.multi_items()
+    if any(key != name for key, _ in given):
+        raise Invalid([Fault("", "extra_forbidden", "this route has no such query parameter")])
+    values = [value for _, value in given]
+    if values not in ([], ["true"], ["false"]):
+        raise Invalid([Fault("", "enum", f"the query parameter {name} is true or false, given once")])
+    return values == ["true"]
+
+
+def describe_problems(*problems: type[Problem]) -> Mapping[int | str, dict[str, Any]]:
+    """The responses that OpenAPI shows for the problems a route may answer."""
+    schema = {"$ref": f"#/components/schemas/{ProblemDescription.__name__}"}
+    return {
+        problem.status: {
+            "description": problem.title,
+            "content": {"application/problem+json": {"schema": schema}},
+        }
+        for problem in problems
+    }
+
+
+def describe_body(*names: str) -> dict[str, Any]:
+    """The request body that OpenAPI shows: one of the named schemas."""
+    schemas = [{"$ref": f"#/components/schemas/{name}"} for name in names]
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,0 +1,145 @@
+"""What clients send. Strict: a boolean is no integer, a number no string, an unknown field an error."""
+
+from typing import Annotated, Any, Self
+
+import orjson
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from model.contract.vocabulary import ID_PATTERN, MAX_ID_LENGTH
+from service.event import EVENT_ID_PATTERN
+from service.faults import refuse
+from service.settings import DEFAULT_TYPE
+from service.times import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
+
+MAX_ITEMS = 1000
+MAX_K = 500
+MAX_LISTED = 10_000
+MAX_EVENTS = 1000
+MAX_PROPERTIES = 32
+MAX_PROPERTIES_BYTES = 1024
+
+# The lengths stand beside the pattern so that a long id is called too long.
+Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=f"^{ID_PATTERN}$")]
+EventId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^{EVENT_ID_PATTERN}$")]
+# fail_fast: ten thousand wrong ids are one fault, not ten thousand.
+Items = Annotated[list[Id], Field(max_length=MAX_ITEMS, fail_fast=True)]
+Listed = Annotated[list[Id], Field(max_length=MAX_LISTED, fail_fast=True)]
+Candidates = Annotated[list[Id], Field(min_length=1, max_length=MAX_LISTED, fail_fast=True)]
+
+
+class RecommendRequest(BaseModel):
+    """The body of POST /recommend. One of `user_id` and `items` is required."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    user_id: Id | None = Field(default=None, description="whose stored history to read")
+    items: Items | None = Field(
+        default=None,
+        description="a history, oldest first; with `user_id` it follows the stored one, for this answer only",
+    )
+    k: int = Field(default=10, ge=1, le=MAX_K, description="how many items to answer")
+    exclude_seen: bool = Field(default=True, description="leave out every item of the whole remembered history")
+    exclude_item_ids: Listed = Field(default=[], description="items never to answer")
+    candidate_item_ids: Candidates | None = Field(default=None, description="the only items to answer: a re-ranking")
+    min_history_version: int | None = Field(
+        default=None, ge=0, description="answer only from a history at least this new, or 409; needs `user_id`"
+    )
+
+    @model_validator(mode="after")
+    def _check_history(self) -> Self:
+        if self.user_id is None and self.items is None:
+            raise refuse("missing_history", "give user_id, items or both")
+        if self.user_id is None and self.min_history_version is not None:
+            raise refuse("missing_user", "min_history_version needs user_id")
+        return self
+
+
+def _context(info: ValidationInfo) -> dict[str, Any]:
+    context: dict[str, Any] = info.context or {}
+    return context
+
+
+def _check_type(value: str, info: ValidationInfo) -> str:
+    types: tuple[str, ...] = _context(info)["event_types"]
+    if value not in types:
+        raise refuse("enum", "must be one of {types}", types=", ".join(types))
+    return value
+
+
+def _read_timestamp(value: object, info: ValidationInfo) -> object:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError("neither form")  # noqa: TRY301, TRY004 - one error for all that is no time
+        timestamp_ms = parse_rfc_3339(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise refuse("timestamp", "must be RFC 3339 with a zone, or integer milliseconds since 1970") from error
+    if not EARLIEST_MS <= timestamp_ms <= _context(info)["now_ms"] + MAX_AHEAD_MS:
+        raise refuse("ts_range", "must lie between the year 2000 and five minutes from now")
+    return timestamp_ms
+
+
+def _check_properties(value: object) -> object:
+    if not isinstance(value, dict):
+        raise refuse("object_type", "must be an object")
+    if len(value) > MAX_PROPERTIES:
+        raise refuse("too_long", "must have at most 32 members")
+    if any(isinstance(member, dict | list) for member in value.values()):
+        raise refuse("flat", "must hold strings, numbers, booleans and nulls only")
+    if len(orjson.dumps(value)) > MAX_PROPERTIES_BYTES:
+        raise refuse("too_long", "must have at most 1,024 bytes as JSON")
+    return value
+
+
+class EventRequest(BaseModel):
+    """One event of POST /events."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    event_id: EventId | None = Field(
+        default=None,
+        description="unique for the user, against duplicates; by default derived from user, item, type and timestamp "
+        "(without a timestamp either, an event that is sent twice counts twice)",
+    )
+    user_id: Id
+    item_id: Id
+    type: Annotated[str, AfterValidator(_check_type)] = Field(
+        default=DEFAULT_TYPE, description="one of the types that the service is set up with"
+    )
+    value: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    timestamp: Annotated[
+        int | None,
+        BeforeValidator(_read_timestamp),
+        WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer"}, {"type": "null"}]}),
+    ] = Field(default=None, description="RFC 3339 with zone, or milliseconds since 1970; now when absent")
+    recommendation_id: EventId | None = Field(default=None, description="the answer that led to the event")
+    properties: Annotated[
+        dict[str, Any],
+        BeforeValidator(_check_properties),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "maxProperties": MAX_PROPERTIES,
+                "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+            }
+        ),
+    ] = Field(default={}, description="flat, at most 1,024 bytes as JSON")
+
+
+class EventsRequest(BaseModel):
+    """The body of POST /events with its envelope; one event without it is a batch of one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    events: list[EventRequest] = Field(min_length=1, max_length=MAX_EVENTS)

@@ -1,0 +1,208 @@
+"""uvicorn, in this process for one worker, or supervising several.
+
+Several workers are spawned and set up by NEXTITEM_* variables; each is tied to this process, so that a kill -9 of it
+leaves none behind. They share their metrics through a folder that prometheus_client is told of by the environment.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from service.errors import StartFailed
+from service.leash import tie_to_parent
+from service.settings import Settings
+
+if TYPE_CHECKING:  # to import it is to import FastAPI and prometheus_client, which must find their environment first
+    from fastapi import FastAPI
+
+DRAIN_LIMIT_S = 30
+"""How long requests under way may take to finish once the service is told to stop."""
+HEALTHCHECK_S = 30
+"""A worker that does not answer its supervisor for that long is replaced; to start must not take longer."""
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+_BACKLOG = 2048
+_log = logging.getLogger(__name__)
+
+Run = Callable[[str, socket.socket], int]
+"""Serves on a socket with the store at a URL until told to stop; the exit status."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket bound to an address, not listening yet. Raises StartFailed when it cannot be had."""
+    listener = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        if listener is not None:
+            listener.close()
+        raise StartFailed(f"cannot listen on {host} port {port}: {error.strerror}") from error
+    return listener
+
+
+def prepare_one(settings: Settings) -> Run:
+    """Load the model into this process. Raises StartFailed."""
+    os.environ.pop(METRICS_FOLDER, None)  # one worker keeps its metrics to itself
+    from service.app import create_app, load_configured  # noqa: PLC0415 - after the line above
+
+    model = load_configured(settings)
+    words = f"{model.manifest.name} {model.manifest.version} on {model.engine.provider}"
+
+    def run(redis_url: str, listener: socket.socket) -> int:
+        app = create_app(settings.model_copy(update={"redis_url": redis_url}), model)
+        _Announced(_configure(settings, app), _announce(settings, listener, words)).run([_listen(listener)])
+        return 0
+
+    return run
+
+
+def prepare_many(settings: Settings) -> Run:
+    """Check the model in a process that ends again, so that workers need not find out. Raises StartFailed."""
+    words = _try_model(settings)
+
+    def run(redis_url: str, listener: socket.socket) -> int:
+        os.environ.update(settings.model_copy(update={"redis_url": redis_url}).to_environment())
+        with tempfile.TemporaryDirectory(prefix="nextitem-metrics-") as folder:
+            os.environ[METRICS_FOLDER] = folder
+            config = _configure(settings, f"{__name__}:create_worker_app")
+            supervisor = _Supervisor(config, _listen(listener), _announce(settings, listener, words))
+            supervisor.run()
+        return 1 if supervisor.failed else 0
+
+    return run
+
+
+def create_worker_app() -> "FastAPI":
+    """The application of one of several workers, which ends with the process that started it."""
+    parent = multiprocessing.parent_process()
+    tie_to_parent(signal.SIGTERM, None if parent is None else parent.pid)
+    from service.app import create_app_from_environment  # noqa: PLC0415 - slow to import: tied first
+
+    return create_app_from_environment()
+
+
+class _Announced(uvicorn.Server):
+    """A server that tells when it takes requests."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+
+class _Supervisor(Multiprocess):
+    """Several workers on one socket. A dead one is replaced; one that cannot start ends them all."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None]) -> None:
+        super().__init__(config, [listener])
+        self._announce: Callable[[], None] | None = announce
+
+    @property
+    def failed(self) -> bool:
+        """Whether a worker could not start."""
+        return any(worker.exitcode == STARTUP_FAILURE for worker in self.processes)
+
+    def keep_subprocess_alive(self) -> None:
+        before = {worker.pid for worker in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {worker.pid for worker in self.processes}:
+            _log.error("A worker died and was replaced", extra={"fields": {"worker": pid}})
+            _forget_gauges(pid)
+        if self._announce and not self.should_exit.is_set() and all(worker.is_ready() for worker in self.processes):
+            self._announce()
+            self._announce = None
+
+
+def _forget_gauges(pid: int | None) -> None:
+    from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - METRICS_FOLDER is set by now
+
+    mark_process_dead(pid)  # type: ignore[no-untyped-call]  # the library leaves it untyped
+
+
+def _configure(settings: Settings, app: "FastAPI | str") -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        factory=isinstance(app, str),
+        workers=settings.workers,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,  # logs.py
+        access_log=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=DRAIN_LIMIT_S,
+        timeout_worker_healthcheck=HEALTHCHECK_S,
+    )
+
+
+def _listen(listener: socket.socket) -> socket.socket:
+    try:
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        raise StartFailed(f"cannot listen: {error.strerror}") from error
+    return listener
+
+
+def _announce(settings: Settings, listener: socket.socket, words: str) -> Callable[[], None]:
+    port = listener.getsockname()[1]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    url, store = f"http://{host}:{port}", settings.describe_store()
+
+    def announce() -> None:
+        _log.info("Serving %s at %s, store %s, workers: %d", words, url, store, settings.workers)
+
+    return announce
+
+
+def _try_model(settings: Settings) -> str:
+    """Load the model in a process of its own and say which it is and where it runs."""
+    spawn = multiprocessing.get_context("spawn")
+    receiver, sender = spawn.Pipe(duplex=False)
+    process = spawn.Process(target=_report_model, args=(settings, sender), daemon=True)
+    process.start()
+    sender.close()
+    try:
+        loaded, words = receiver.recv()
+    except EOFError as error:
+        process.join()
+        raise StartFailed(f"loading the bundle ended the process that tried it ({process.exitcode})") from error
+    finally:
+        receiver.close()
+        process.terminate()
+        process.join()
+    if not loaded:
+        raise StartFailed(words)
+    return str(words)
+
+
+def _report_model(settings: Settings, sender: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    from service.app import load_configured  # noqa: PLC0415 - in this process only
+
+    try:
+        model = load_configured(settings)
+    except StartFailed as error:
+        sender.send((False, str(error)))
+    else:
+        sender.send((True, f"{model.manifest.name} {model.manifest.version} on {model.engine.provider}"))

@@ -1,0 +1,102 @@
+"""Every setting of the service, defined once: the environment, the command line and --help are made of these."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PREFIX = "NEXTITEM_"
+DEFAULT_TYPE = "view"
+"""What an event without a type is."""
+
+_TYPE = re.compile(r"[A-Za-z0-9_.:-]{1,32}")
+_SCHEMES = ("redis", "rediss", "unix")
+
+
+class Settings(BaseSettings):
+    """Each is also an environment variable, NEXTITEM_ and its name in capitals; what is passed wins over it."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
+
+    bundle: Path = Field(description="bundle to serve, or a folder whose file `current` names one")
+    redis_url: str | None = Field(
+        default=None,
+        description="redis://, rediss:// or unix:// address of the store; without it an embedded one runs on data_dir",
+    )
+    data_dir: Path = Field(
+        default=Path("nextitem-data"),
+        description="folder of the embedded store, which is used when there is no redis_url",
+    )
+    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
+    port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    workers: int = Field(default=1, ge=1, le=256, description="processes that answer; each holds the model once")
+    provider: Literal["auto", "cuda", "cpu"] = Field(
+        default="auto",
+        description="where the model runs: `cuda` fails without a usable GPU, `auto` falls back to the CPU",
+    )
+    threads: int = Field(default=1, ge=1, le=256, description="CPU threads inside one model run, for each worker")
+    max_batch: int = Field(default=32, ge=1, le=1024, description="requests that share one model run, at most")
+    history_length: int = Field(
+        default=1000, ge=1, le=10_000, description="events that are remembered for each user, the newest"
+    )
+    event_types: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(DEFAULT_TYPE, "click", "cart", "purchase", "rating"),
+        description=f"types that events may have, separated by commas; `{DEFAULT_TYPE}`, the default type, among them",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="least severe messages in the log, which goes to stderr as JSON lines"
+    )
+
+    @field_validator("event_types", mode="before")
+    @classmethod
+    def _split_types(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("event_types")
+    @classmethod
+    def _check_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_TYPE.fullmatch, value)) or not 1 <= len(value) <= 64:
+            raise ValueError("give 1 to 64 types, each 1 to 32 of A-Z a-z 0-9 _ . : -")
+        if DEFAULT_TYPE not in value:
+            raise ValueError(f"{DEFAULT_TYPE!r} must be among them, since it is the default type")
+        return tuple(dict.fromkeys(value))
+
+    @field_validator("redis_url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is not None and urlsplit(value).scheme not in _SCHEMES:
+            raise ValueError("must begin with redis://, rediss:// or unix://")
+        return value
+
+    def to_environment(self) -> dict[str, str]:
+        """The same settings as environment variables, for worker processes."""
+        values = self.model_dump(exclude_none=True)
+        return {
+            f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, tuple) else str(value)
+            for name, value in values.items()
+        }
+
+    def describe_store(self) -> str:
+        """The store in words fit for a log: no user, no password."""
+        if self.redis_url is None:
+            return f"embedded in {self.data_dir}"
+        url = urlsplit(self.redis_url)
+        return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+
+
+def describe_faults(error: ValidationError) -> str:
+    """What is wrong with which setting, in one line, without the values given, which may hold a password."""
+    return "; ".join(
+        f"{_name(fault['loc'])}{fault['msg'].removeprefix('Value error, ')}"
+        for fault in error.errors(include_input=False, include_url=False)
+    )
+
+
+def _name(location: tuple[int | str, ...]) -> str:
+    if not location:
+        return ""
+    name = str(location[0])
+    return f"--{name.replace('_', '-')} ({PREFIX}{name.upper()}): "

@@ -1,0 +1,33 @@
+"""Times as clients write and read them; inside the service they are epoch milliseconds."""
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+
+EARLIEST_MS = 946_684_800_000
+"""The year 2000: what is older was written in another unit, seconds most likely."""
+MAX_AHEAD_MS = 5 * 60 * 1000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def now_ms() -> int:
+    """The time by this machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+def parse_rfc_3339(text: str) -> int:
+    """Epoch milliseconds of an RFC 3339 time with zone. Raises ValueError when it is anything else."""
+    if _RFC_3339.fullmatch(text) is None:
+        raise ValueError("not RFC 3339 with a zone")
+    try:
+        return (datetime.fromisoformat(text.upper()) - _EPOCH) // timedelta(milliseconds=1)
+    except OverflowError as error:
+        raise ValueError("out of the calendar") from error
+
+
+def format_rfc_3339(timestamp_ms: int) -> str:
+    """RFC 3339 in UTC, to the millisecond."""
+    moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

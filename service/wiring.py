@@ -1,0 +1,30 @@
+"""The parts of a running service, as its routes find them."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from service.health import Health
+from service.history import HistoryStore
+from service.live_model import LiveModel
+from service.metrics import Metrics
+from service.recommender import Recommender
+from service.settings import Settings
+
+
+@dataclass(frozen=True)
+class Service:
+    """Everything that create_app wires together."""
+
+    settings: Settings
+    model: LiveModel
+    metrics: Metrics
+    store: HistoryStore
+    recommender: Recommender
+    health: Health
+
+
+def get_service(request: Request) -> Service:
+    """The service that a request came to."""
+    service: Service = request.app.state.service
+    return service

@@ -1,0 +1,250 @@
+"""The service in this process over a real embedded store, and the service as a process of its own."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from service.app import create_app
+from service.embedded import EmbeddedStore
+from service.settings import Settings
+from service.wiring import Service
+
+BUNDLE = Path(__file__).parent.parent / "bundle"
+
+
+class Client:
+    """A synchronous client of an app that runs, lifespan included, on a loop of its own."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self._runner = asyncio.Runner()
+        self._lifespan = app.router.lifespan_context(app)
+        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service")
+        self._runner.run(self._lifespan.__aenter__())
+
+    @property
+    def service(self) -> Service:
+        """What the app is wired of."""
+        return self.app.state.service
+
+    def run(self, awaitable: Awaitable):
+        """Wait for something on the app's loop."""
+
+        async def wait():
+            return await awaitable
+
+        return self._runner.run(wait())
+
+    def request(self, method: str, path: str, **options) -> httpx.Response:
+        """One request."""
+        return self.run(self.http.request(method, path, **options))
+
+    def get(self, path: str, **options) -> httpx.Response:
+        """One GET request."""
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, document: object = None, **options) -> httpx.Response:
+        """One POST request, of a JSON document where one is given."""
+        if document is not None:
+            options["json"] = document
+        return self.request("POST", path, **options)
+
+    def recommend(self, **fields) -> dict:
+        """The answer of POST /recommend, which must be 200."""
+        response = self.post("/recommend", fields)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def send(self, *events: dict) -> dict:
+        """The receipt of POST /events, which must be 200."""
+        response = self.post("/events", {"events": list(events)})
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def counts(self) -> dict[str, float]:
+        """Every sample of /metrics by its name and labels."""
+        lines = self.get("/metrics").text.splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[:1] != "#")}
+
+    def close(self) -> None:
+        """Shut the app down."""
+        self.run(self.http.aclose())
+        self._runner.run(self._lifespan.__aexit__(None, None, None))
+        self._runner.close()
+
+
+@pytest.fixture(scope="session")
+def bundle_path() -> Path:
+    """The tiny bundle, by the folder whose `current` names it."""
+    return BUNDLE
+
+
+@pytest.fixture(scope="session")
+def service_store() -> Iterator[EmbeddedStore]:
+    """The store of every service in these tests that is given no other."""
+    with tempfile.TemporaryDirectory(prefix="http-store-") as folder, EmbeddedStore(Path(folder) / "data") as store:
+        yield store
+
+
+@pytest.fixture
+def make_client(service_store: EmbeddedStore) -> Iterator[Callable[..., Client]]:
+    """Clients of services of their own; settings as keywords."""
+    clients: list[Client] = []
+
+    def make(**settings) -> Client:
+        client = Client(create_app(Settings(**{"bundle": BUNDLE, "redis_url": service_store.url} | settings)))
+        clients.append(client)
+        return client
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture(scope="session")
+def client(service_store: EmbeddedStore) -> Iterator[Client]:
+    """One service for all tests that leave it as it is."""
+    client = Client(create_app(Settings(bundle=BUNDLE, redis_url=service_store.url)))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def user() -> str:
+    """A user nobody has heard of."""
+    return f"u-{uuid4()}"
+
+
+@pytest.fixture
+def broken_bundle(tmp_path: Path) -> Callable[..., Path]:
+    """Copies of the bundle with one file changed, and its manifest changed to match unless `sealed` is false."""
+
+    def make(name: str, content: bytes, *, sealed: bool = True, **fields) -> Path:
+        from model.contract.bundle import describe_file, locate_bundle  # noqa: PLC0415 - one use
+
+        folder = tmp_path / f"bundle-{uuid4()}"
+        shutil.copytree(locate_bundle(BUNDLE), folder)
+        if name:
+            (folder / name).write_bytes(content)
+        manifest = json.loads((folder / "manifest.json").read_bytes()) | fields
+        if sealed and name:
+            described = describe_file(content)
+            manifest["files"][name] = {"sha256": described.sha256, "bytes": described.bytes}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        return folder
+
+    return make
+
+
+class Process:
+    """nextitem-serve as a process of its own; its log is read from stderr as it comes."""
+
+    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str]) -> None:
+        command = [sys.executable, "-m", "service.cli", "--bundle", str(BUNDLE), "--port", "0"]
+        self.log: list[dict] = []
+        self._process = subprocess.Popen(
+            [*command, "--data-dir", str(data_dir), *options],
+            stderr=subprocess.PIPE,
+            env={**os.environ, **environment},
+            start_new_session=True,
+            text=True,
+        )
+        for line in self._process.stderr:
+            self.log.append(json.loads(line))
+            if self.log[-1]["message"].startswith("Serving "):
+                break
+        else:
+            raise AssertionError(f"the service did not start: {self.log}")
+        self.started = self.log[-1]["message"]
+        self.url = self.started.split(" at ")[1].split(",")[0]
+        self._reader = ThreadPoolExecutor(1)
+        self._rest = self._reader.submit(self._process.stderr.read)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the one that was started."""
+        return self._process.pid
+
+    def family(self) -> set[int]:
+        """The process ids of the service and everything that it started."""
+        found, grew = {self.pid}, True
+        while grew:
+            parents = dict(filter(None, map(_read_parent, Path("/proc").glob("[0-9]*"))))
+            grown = found | {pid for pid, parent in parents.items() if parent in found}
+            grew, found = grown != found, grown
+        return found
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        """Its exit status, once it has ended."""
+        status = self._process.wait(timeout=30)
+        self.log += map(json.loads, self._rest.result(timeout=30).splitlines())
+        self._reader.shutdown()
+        self._process.stderr.close()
+        return status
+
+    def close(self) -> None:
+        """End it if it has not ended."""
+        if self._process.poll() is None:
+            self.signal(signal.SIGTERM)
+            self.wait()
+
+
+@pytest.fixture
+def start_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Services as processes, over one data folder unless another is named; ended after the test."""
+    processes: list[Process] = []
+    # A kill -9 leaves empty folders there; tmp_path itself is too long for sockets.
+    with tempfile.TemporaryDirectory(prefix="serve-") as folder:
+
+        def start(*options: str) -> Process:
+            processes.append(Process(tmp_path / "data", *options, environment={"TMPDIR": folder}))
+            return processes[-1]
+
+        yield start
+        for process in processes:
+            process.close()
+
+
+@pytest.fixture(scope="session")
+def wait_until_gone() -> Callable[[set[int]], set[int]]:
+    """Wait for processes to end; returns those that have not after some seconds."""
+
+    def wait(pids: set[int], *, seconds: float = 10) -> set[int]:
+        deadline = time.monotonic() + seconds
+        while (left := {pid for pid in pids if _runs(pid)}) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return left
+
+    return wait
+
+
+def _read_parent(folder: Path) -> tuple[int, int] | None:
+    try:
+        return int(folder.name), int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,323 @@
+"""Input that is wrong gets a problem of the right kind, which never quotes it, and the service goes on."""
+
+import orjson
+import pytest
+
+CANARY = "c4n4ry"
+PROBLEM = "urn:nextitem:problem:"
+JSON = {"content-type": "application/json"}
+EVENT = {"user_id": "u", "item_id": "i01"}
+
+
+def check(response, status, slug):
+    """The response is that problem, complete, small and silent about what was sent."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    assert document["type"] == f"{PROBLEM}{slug}"
+    assert document["status"] == status
+    assert document["title"]
+    assert document["detail"]
+    assert document["request_id"] == response.headers["x-request-id"]
+    assert ("errors" in document) == (status == 422)
+    assert CANARY not in response.text
+    assert CANARY not in str(response.headers)
+    assert len(response.content) <= 2048
+
+
+@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b'{"user_id":"c4n4ry',
+        b"{}{}",
+        b'{"user_id":"c4n4ry",}',
+        b'{"value":NaN}',
+        b'{"value":Infinity}',
+        b'{"value":-Infinity}',
+        b'{"value":1e999}',
+        b'{"user_id":"\xff\xfe"}',
+        b'\xef\xbb\xbf{"user_id":"c4n4ry"}',
+        '{"user_id":"c4n4ry"}'.encode("utf-16"),
+        b'{"user_id":"\\ud800"}',
+        b"[" * 200_000,
+        b'{"value":' + b"9" * 5000 + b"}",
+        b"c4n4ry",
+        b"'c4n4ry'",
+    ],
+    ids=lambda body: body[:12].decode("latin-1"),
+)
+def test_what_is_no_json(client, path, body):
+    """Whatever orjson refuses is 400 malformed-json."""
+    check(client.post(path, content=body, headers=JSON), 400, "malformed-json")
+
+
+@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize("document", [None, [], [1], "c4n4ry", 5, True], ids=repr)
+def test_json_that_is_no_object(client, path, document):
+    """Any other JSON document is 422."""
+    response = client.post(path, content=orjson.dumps(document), headers=JSON)
+    check(response, 422, "validation")
+    assert response.json()["errors"] == [{"pointer": "", "code": "object_type", "detail": "must be an object"}]
+
+
+EVENT_FAULTS = [
+    ({"item_id": "i01"}, "/user_id", "missing"),
+    ({"user_id": "u"}, "/item_id", "missing"),
+    (EVENT | {"user_id": ""}, "/user_id", "too_short"),
+    (EVENT | {"user_id": CANARY + "x" * 251}, "/user_id", "too_long"),
+    *((EVENT | {"user_id": value}, "/user_id", "string_type") for value in (5, True, None, {CANARY: 1}, [CANARY])),
+    (EVENT | {"user_id": f"{CANARY}\0b"}, "/user_id", "pattern"),
+    (EVENT | {"user_id": f"{CANARY}\r\n*1\r\n$8\r\nFLUSHALL"}, "/user_id", "pattern"),
+    (EVENT | {"user_id": f"{CANARY}\n"}, "/user_id", "pattern"),
+    (EVENT | {"user_id": f"{CANARY} b"}, "/user_id", "pattern"),
+    (EVENT | {"user_id": f"{CANARY}é"}, "/user_id", "pattern"),
+    (EVENT | {"user_id": f"{CANARY}e\u0301"}, "/user_id", "pattern"),
+    (EVENT | {"item_id": "x" * 257}, "/item_id", "too_long"),
+    (EVENT | {"item_id": ""}, "/item_id", "too_short"),
+    (EVENT | {"item_id": 5}, "/item_id", "string_type"),
+    (EVENT | {"type": CANARY}, "/type", "enum"),
+    (EVENT | {"type": None}, "/type", "string_type"),
+    (EVENT | {"value": CANARY}, "/value", "float_type"),
+    (EVENT | {"value": True}, "/value", "float_type"),
+    (EVENT | {"event_id": "x" * 65}, "/event_id", "too_long"),
+    (EVENT | {"event_id": f"{CANARY}/"}, "/event_id", "pattern"),
+    (EVENT | {"recommendation_id": f"{CANARY} x"}, "/recommendation_id", "pattern"),
+    *((EVENT | {"timestamp": value}, "/timestamp", "ts_range") for value in (0, -1, 946_684_799_999, 1_763_719_498)),
+    (EVENT | {"timestamp": 1_763_719_498_123_000}, "/timestamp", "ts_range"),
+    (EVENT | {"timestamp": "1969-12-31T23:59:59Z"}, "/timestamp", "ts_range"),
+    (EVENT | {"timestamp": "9999-12-31T23:59:59-23:59"}, "/timestamp", "ts_range"),
+    *(
+        (EVENT | {"timestamp": value}, "/timestamp", "timestamp")
+        for value in (
+            CANARY,
+            "2026-01-02T03:04:05",
+            "2026-01-02",
+            "2026-13-02T03:04:05Z",
+            "2026-01-02T25:04:05Z",
+            "1763719498123",
+            1763719498123.5,
+            True,
+            {},
+            "",
+        )
+    ),
+    (EVENT | {CANARY: 1}, "", "extra_forbidden"),
+    (EVENT | {"timeout_ms": 300}, "", "extra_forbidden"),
+    (EVENT | {"properties": [CANARY]}, "/properties", "object_type"),
+    (EVENT | {"properties": None}, "/properties", "object_type"),
+    (EVENT | {"properties": {CANARY: {"a": 1}}}, "/properties", "flat"),
+    (EVENT | {"properties": {"a": [CANARY]}}, "/properties", "flat"),
+    (EVENT | {"properties": {"a": CANARY * 200}}, "/properties", "too_long"),
+    (EVENT | {"properties": {str(key): 1 for key in range(33)}}, "/properties", "too_long"),
+]
+
+
+@pytest.mark.parametrize(("event", "pointer", "code"), EVENT_FAULTS)
+def test_wrong_fields_of_events(client, event, pointer, code):
+    """Each is named by a pointer and a code, with the envelope and without."""
+    response = client.post("/events", event)
+    check(response, 422, "validation")
+    assert [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]] == [(pointer, code)]
+    wrapped = client.post("/events", {"events": [event]})
+    check(wrapped, 422, "validation")
+    assert wrapped.json()["errors"][0]["pointer"] == f"/events/0{pointer}"
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer", "code"),
+    [
+        ({"events": []}, "/events", "too_short"),
+        ({"events": {CANARY: 1}}, "/events", "list_type"),
+        ({"events": None}, "/events", "list_type"),
+        ({"events": [EVENT], CANARY: 1}, "", "extra_forbidden"),
+        ({"events": [CANARY]}, "/events/0", "object_type"),
+        ({"events": [[]]}, "/events/0", "object_type"),
+        ({"events": [None]}, "/events/0", "object_type"),
+    ],
+)
+def test_wrong_envelopes(client, document, pointer, code):
+    """The envelope is checked like the rest."""
+    response = client.post("/events", document)
+    check(response, 422, "validation")
+    assert [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]] == [(pointer, code)]
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer", "code"),
+    [
+        ({}, "", "missing_history"),
+        ({"user_id": None, "items": None}, "", "missing_history"),
+        ({"items": ["i01"], "min_history_version": 1}, "", "missing_user"),
+        ({"user_id": ""}, "/user_id", "too_short"),
+        ({"user_id": 5}, "/user_id", "string_type"),
+        ({"user_id": f"{CANARY}\n"}, "/user_id", "pattern"),
+        *(({"items": [], "k": k}, "/k", "range") for k in (0, -1, 501, 10**9)),
+        *(({"items": [], "k": k}, "/k", "int_type") for k in (1.5, 10.0, "5", True, None)),
+        ({"items": [], "exclude_seen": 1}, "/exclude_seen", "bool_type"),
+        ({"items": CANARY}, "/items", "list_type"),
+        ({"items": ["i01", 5]}, "/items/1", "string_type"),
+        ({"items": ["i01", f"{CANARY} "]}, "/items/1", "pattern"),
+        ({"items": ["i01"] * 1001}, "/items", "too_long"),
+        ({"items": [], "exclude_item_ids": ["i01"] * 10_001}, "/exclude_item_ids", "too_long"),
+        ({"items": [], "exclude_item_ids": None}, "/exclude_item_ids", "list_type"),
+        ({"items": [], "exclude_item_ids": [f"{CANARY} "] * 10_000}, "/exclude_item_ids/0", "pattern"),
+        ({"items": [], "candidate_item_ids": []}, "/candidate_item_ids", "too_short"),
+        ({"items": [], "candidate_item_ids": ["i01"] * 10_001}, "/candidate_item_ids", "too_long"),
+        ({"user_id": "u", "min_history_version": -1}, "/min_history_version", "range"),
+        ({"user_id": "u", "min_history_version": "1"}, "/min_history_version", "int_type"),
+        *(({"items": [], field: 1}, "", "extra_forbidden") for field in (CANARY, "timeout_ms", "explain", "scenario")),
+    ],
+)
+def test_wrong_fields_of_recommend(client, document, pointer, code):
+    """Each is named by a pointer and a code; what is not built yet is as unknown as anything."""
+    response = client.post("/recommend", document)
+    check(response, 422, "validation")
+    assert [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]] == [(pointer, code)]
+
+
+def test_limits_are_the_last_that_pass(client):
+    """1,000 items, 10,000 exclusions and candidates, k of 500 and ids of 256 characters are all right."""
+    document = {"items": ["i01"] * 1000, "exclude_item_ids": ["~" * 256, *["i02"] * 9999], "k": 500}
+    answer = client.recommend(**document, candidate_item_ids=["i03"] * 10_000)
+    assert [item["item_id"] for item in answer["items"]] == ["i03"]
+
+
+@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"content-type": "text/plain"},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": "multipart/form-data; boundary=c4n4ry"},
+        {"content-type": "application/json; charset=latin-1"},
+        {"content-type": "application/json; c4n4ry=1"},
+        {"content-type": "application/json5"},
+        {**JSON, "content-encoding": "gzip"},
+        {**JSON, "content-encoding": "identity"},
+        {**JSON, "content-encoding": ""},
+    ],
+    ids=str,
+)
+def test_other_media_types(client, path, headers):
+    """Only application/json in UTF-8, not encoded otherwise, is read at all."""
+    check(client.post(path, content=b'{"items":[]}', headers=headers), 415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize(
+    "media_type", ["APPLICATION/JSON", "application/json; charset=UTF-8", 'application/json;charset="utf-8"']
+)
+def test_spellings_of_the_media_type(client, media_type):
+    """The spellings that RFC 9110 allows are all the same."""
+    response = client.post("/recommend", content=b'{"items":[]}', headers={"content-type": media_type})
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize(("path", "cap"), [("/events", 262_144), ("/recommend", 1_048_576)])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_body_cap(client, path, cap, streamed):
+    """One byte above the cap is 413, declared or streamed; the cap itself is read."""
+
+    async def pieces(content):
+        for start in range(0, len(content), 65_536):
+            yield content[start : start + 65_536]
+
+    def send(size):
+        content = b'{"k":1}' + b" " * (size - 7)
+        return client.post(path, content=pieces(content) if streamed else content, headers=JSON)
+
+    check(send(cap + 1), 413, "body-too-large")
+    check(send(cap), 422, "validation")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/{CANARY}",
+        "/",
+        "/recommend/",
+        "/Recommend",
+        "//recommend",
+        "/recommend/batch",
+        "/similar",
+        "/events/",
+        "/users/u",
+        "/health",
+        "/docs/oauth2-redirect",
+        "/redoc",
+    ],
+)
+def test_paths_that_do_not_exist(client, path):
+    """Another spelling, or a route of later work, is 404 without a redirect."""
+    check(client.get(path), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/recommend", "POST"),
+        ("/events", "POST"),
+        ("/users/u1/history", "GET"),
+        ("/items/i01", "GET"),
+        ("/model", "GET"),
+        ("/health/live", "GET"),
+        ("/health/ready", "GET"),
+        ("/metrics", "GET"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "C4N4RY"])
+def test_methods_that_are_not_allowed(client, path, allowed, method):
+    """405 says which are."""
+    if method == allowed:
+        return
+    response = client.request(method, path)
+    if method == "HEAD":  # has no body to check
+        assert (response.status_code, response.content) == (405, b"")
+    else:
+        check(response, 405, "method-not-allowed")
+    assert response.headers["allow"] == allowed
+
+
+@pytest.mark.parametrize("path", ["/model?c4n4ry=1", "/items/i01?x", "/users/u/history?limit=10"])
+def test_queries_nobody_asked_for(client, path):
+    """A query parameter that a route does not have is refused."""
+    check(client.get(path), 422, "validation")
+
+
+def test_query_of_recommend(client):
+    """POST /recommend has no query parameters either."""
+    check(client.post("/recommend?k=5", {"items": []}), 422, "validation")
+
+
+@pytest.mark.parametrize("user_id", ["c4n4ry%20b", "c4n4ry%00", "c4n4ry%C3%A9", "x" * 257])
+def test_user_ids_in_paths_keep_the_rule(client, user_id):
+    """An id that no event could have is 422."""
+    check(client.get(f"/users/{user_id}/history"), 422, "validation")
+
+
+@pytest.mark.parametrize("item_id", [CANARY, "", "i01/", "I01", "%00", "x" * 300])
+def test_unknown_items(client, item_id):
+    """404 for whatever the model does not know."""
+    check(client.get(f"/items/{item_id}"), 404, "not-found")
+
+
+def test_a_bug_is_a_problem_too(make_client, monkeypatch, caplog):
+    """An exception nobody foresaw is 500 with a request id, logged without its text, and the service goes on."""
+    client = make_client()
+
+    async def fail(*_args, **_named):
+        raise ZeroDivisionError(CANARY)
+
+    monkeypatch.setattr(client.service.store, "export", fail)
+    response = client.get("/users/u1/history")
+    check(response, 500, "internal")
+    assert any(record.fields["request_id"] == response.json()["request_id"] for record in caplog.records)
+    assert client.get("/health/live").status_code == 200
+    assert (
+        client.counts()[
+            'nextitem_http_request_duration_seconds_count{code="500",method="GET",route="/users/{user_id}/history"}'
+        ]
+        == 1
+    )

@@ -1,0 +1,89 @@
+"""Bundles that must not serve: each is refused with a sentence that says what is wrong with it."""
+
+import json
+
+import pytest
+
+from model.contract.bundle import locate_bundle
+from service.errors import StartFailed
+from service.live_model import load_model
+
+
+def load(path):
+    """Load a bundle on the CPU."""
+    return load_model(path, provider="cpu", threads=1, max_batch=4)
+
+
+def test_the_bundle_itself_loads(bundle_path, broken_bundle):
+    """By its folder and by `current`; a copy that nothing was changed in loads, too."""
+    assert load(bundle_path).digest == load(locate_bundle(bundle_path)).digest
+    assert load(broken_bundle("", b"")).manifest.name == "tiny"
+
+
+def test_no_bundle(tmp_path):
+    """A folder without a bundle."""
+    with pytest.raises(StartFailed, match="publish a bundle there first"):
+        load(tmp_path)
+
+
+def test_flipped_bit(bundle_path, broken_bundle):
+    """One bit of the network, which ONNX Runtime would load without a word."""
+    content = bytearray((locate_bundle(bundle_path) / "network.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    with pytest.raises(StartFailed, match=r"the digest of network\.onnx is not the one in the manifest"):
+        load(broken_bundle("network.onnx", bytes(content), sealed=False))
+
+
+def test_network_that_is_none(broken_bundle):
+    """A sealed bundle whose network ONNX Runtime cannot parse."""
+    with pytest.raises(StartFailed, match="cannot be loaded"):
+        load(broken_bundle("network.onnx", b"no graph"))
+
+
+def test_network_that_answers_otherwise(bundle_path, broken_bundle):
+    """A sealed bundle whose network is not the one that its golden examples come from."""
+    golden = json.loads((locate_bundle(bundle_path) / "golden.json").read_bytes())
+    golden[1]["expected_scores"][3] += 0.01
+    with pytest.raises(StartFailed, match="does not answer as its trainer did: scores differ"):
+        load(broken_bundle("golden.json", json.dumps(golden).encode()))
+
+
+@pytest.mark.parametrize(
+    "inputs", [["item_ids", "lengths", "exclude", "candidates", "k", "times"], ["item_ids", "lengths"]]
+)
+def test_other_inputs(broken_bundle, inputs):
+    """A network that wants what the service cannot give, or cannot take what clients may ask for."""
+    with pytest.raises(StartFailed, match="the bundle's network wants item_ids"):
+        load(broken_bundle("", b"", inputs=inputs))
+
+
+def test_metadata_that_is_no_object(bundle_path, broken_bundle):
+    """A line of metadata that is JSON, but no object."""
+    lines = (locate_bundle(bundle_path) / "metadata.jsonl").read_bytes().splitlines()
+    lines[4] = b"[]"
+    with pytest.raises(StartFailed, match="line 5 of its metadata"):
+        load(broken_bundle("metadata.jsonl", b"\n".join(lines) + b"\n"))
+
+
+def test_cuda_without_a_gpu(bundle_path):
+    """`cuda` is never answered by the CPU."""
+    import onnxruntime  # noqa: PLC0415 - for this condition only
+
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("onnxruntime-gpu is installed here")
+    with pytest.raises(StartFailed, match="onnxruntime-gpu"):
+        load_model(bundle_path, provider="cuda", threads=1, max_batch=4)
+
+
+def test_generator_makes_the_committed_bundle(bundle_path):
+    """The bundle in the repository is the one that its generator writes."""
+    pytest.importorskip("onnx", reason="the generator needs onnx, which the service does not install")
+    from importlib.util import module_from_spec, spec_from_file_location  # noqa: PLC0415 - after the skip
+
+    spec = spec_from_file_location("generate_bundle", bundle_path.parent / "generate_bundle.py")
+    generator = module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    manifest, files = generator.make_files()
+    folder = locate_bundle(bundle_path)
+    assert {name: (folder / name).read_bytes() for name in files} == files
+    assert (folder / "manifest.json").read_bytes() == manifest.to_bytes()

@@ -1,0 +1,155 @@
+"""The GET routes: what is there, under whatever id, and what the service says of itself."""
+
+import uuid
+
+import pytest
+
+from model.contract.bundle import read_bundle
+
+
+@pytest.mark.parametrize(
+    ("user_suffix", "encoded"),
+    [
+        ("a/b", "a%2Fb"),
+        ("/history", "%2Fhistory"),
+        ("100%", "100%25"),
+        ("%2F", "%252F"),
+        ("?q=#x", "%3Fq%3D%23x"),
+        ("{07}:*", "%7B07%7D%3A%2A"),
+        ("__proto__", "__proto__"),
+        ("..", ".."),
+        ("+", "+"),
+    ],
+)
+def test_user_ids_with_punctuation(client, user, user_suffix, encoded):
+    """Percent-encoded ids come through as they were stored."""
+    client.send({"user_id": user + user_suffix, "item_id": "i01", "event_id": "e-1", "value": 0.5, "timestamp": 10**12})
+    export = client.get(f"/users/{user}{encoded}/history").json()
+    assert export == {
+        "user_id": user + user_suffix,
+        "version": 1,
+        "events": [{"event_id": "e-1", "item_id": "i01", "type": "view", "value": 0.5, "timestamp": 10**12}],
+    }
+    assert client.get(f"/users/{user}/history").json()["version"] == 0
+
+
+def test_history_of_nobody_is_empty(client, user):
+    """A user who was never heard of has version 0 and no events."""
+    assert client.get(f"/users/{user}/history").json() == {"user_id": user, "version": 0, "events": []}
+
+
+@pytest.mark.parametrize(
+    ("encoded", "item_id"),
+    [("i01", "i01"), ("a%2Fb", "a/b"), ("100%25", "100%"), ("%252F", "%2F"), ("x%2Fhistory", "x/history")],
+)
+def test_items_have_their_metadata(client, encoded, item_id):
+    """An item's metadata is the bundle's."""
+    document = client.get(f"/items/{encoded}").json()
+    assert document == {"item_id": item_id, "metadata": {"title": f"Title of {item_id}", "year": 2000 + len(item_id)}}
+
+
+def test_item_without_metadata_has_none(client):
+    """An item of which the bundle knows only the id is found all the same."""
+    assert client.get("/items/%3Cscript%3E%22%26").json() == {"item_id": '<script>"&', "metadata": {}}
+
+
+def test_bundle_without_metadata(make_client, broken_bundle, bundle_path):
+    """A bundle need not have metadata at all."""
+    files = {
+        name: vars(file) for name, file in read_bundle(bundle_path).manifest.files.items() if name != "metadata.jsonl"
+    }
+    client = make_client(bundle=broken_bundle("", b"", files=files))
+    assert client.get("/items/i01").json() == {"item_id": "i01", "metadata": {}}
+
+
+def test_model_describes_itself(client, bundle_path):
+    """GET /model repeats the manifest, with its digest and the provider in use."""
+    bundle = read_bundle(bundle_path)
+    assert client.get("/model").json() == {
+        "name": "tiny",
+        "version": bundle.manifest.version,
+        "digest": bundle.digest,
+        "trained_at": "2026-11-21T10:15:00Z",
+        "last_event_at": "2026-11-20T23:59:59Z",
+        "provider": "CPUExecutionProvider",
+        "item_count": 20,
+        "max_length": 8,
+        "metrics": {"ndcg@10": 0.5},
+    }
+
+
+def test_health(client):
+    """Live and ready, with a store that answers."""
+    assert client.get("/health/live").json() == {"status": "ok"}
+    ready = client.get("/health/ready")
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "reasons": []})
+
+
+def test_request_ids_are_ours_and_unique(client):
+    """Every answer has an id of version 7; a client's own header is not taken over."""
+    first, second = (client.get("/health/live", headers={"X-Request-Id": "mine"}).headers["x-request-id"] for _ in "ab")
+    assert first != second
+    assert uuid.UUID(first).version == 7
+
+
+def test_docs_page_and_no_other(client):
+    """The documentation page is served."""
+    response = client.get("/docs")
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "/openapi.json" in response.text
+
+
+@pytest.fixture(scope="module")
+def openapi(client):
+    """The service's own description."""
+    return client.get("/openapi.json").json()
+
+
+def test_openapi_lists_what_is_built_and_nothing_else(openapi):
+    """Routes, methods and statuses are those of the contract."""
+    described = {
+        (path, method): set(operation["responses"])
+        for path, operations in openapi["paths"].items()
+        for method, operation in operations.items()
+    }
+    assert described == {
+        ("/recommend", "post"): {"200", "400", "409", "413", "415", "422"},
+        ("/events", "post"): {"200", "400", "413", "415", "422", "503"},
+        ("/users/{user_id}/history", "get"): {"200", "422", "503"},
+        ("/items/{item_id}", "get"): {"200", "404", "422"},
+        ("/model", "get"): {"200", "422"},
+        ("/health/live", "get"): {"200"},
+        ("/health/ready", "get"): {"200", "503"},
+        ("/metrics", "get"): {"200"},
+    }
+
+
+def test_openapi_describes_real_bodies(openapi, client, user):
+    """Requests, answers and problems have the fields that really come and go; every reference leads somewhere."""
+    schemas = openapi["components"]["schemas"]
+    assert set(schemas["RecommendRequest"]["properties"]) == {
+        "user_id",
+        "items",
+        "k",
+        "exclude_seen",
+        "exclude_item_ids",
+        "candidate_item_ids",
+        "min_history_version",
+    }
+    assert set(schemas["Recommendation"]["properties"]) == set(client.recommend(user_id=user))
+    receipt = client.send({"user_id": user, "item_id": "i01"}, {})
+    assert set(schemas["Receipt"]["properties"]) == set(receipt)
+    assert set(schemas["Rejection"]["properties"]) == set(receipt["rejected"][0])
+    assert set(schemas["ProblemDescription"]["properties"]) == set(client.post("/recommend", {}).json())
+    assert schemas["RecommendRequest"]["additionalProperties"] is False
+    referred = {part.split('"')[0] for part in client.get("/openapi.json").text.split("#/components/schemas/")[1:]}
+    assert referred <= set(schemas)
+
+
+def test_openapi_problems_are_problem_json(openapi):
+    """Every 4xx and 5xx of a route, readiness aside, is application/problem+json."""
+    for path, operations in openapi["paths"].items():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                if status >= "400" and path != "/health/ready":
+                    assert list(response["content"]) == ["application/problem+json"]

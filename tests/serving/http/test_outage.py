@@ -1,0 +1,215 @@
+"""What is left when the store or the engine is gone: answers, with the reason, and no false receipts."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from service.embedded import EmbeddedStore
+from service.engine import Ranked
+
+
+@pytest.fixture
+def own_store(tmp_path):
+    """A store that a test may stop and start."""
+    store = EmbeddedStore(tmp_path / "data")
+    store.start()
+    yield store
+    store.stop()
+
+
+def fallbacks(client, reason):
+    """How many answers were degraded for that reason."""
+    return client.counts()[f'nextitem_fallback_total{{reason="{reason}"}}']
+
+
+def test_store_outage_and_return(make_client, own_store, user):
+    """While the store is killed, /recommend answers and /events refuses; when it is back, all goes on."""
+    client = make_client(redis_url=own_store.url)
+    client.send({"user_id": user, "item_id": "i01", "event_id": "e-1"})
+    os.kill(own_store.pid, signal.SIGSTOP)  # accepts connections, answers nothing
+
+    started = time.perf_counter()
+    answer = client.recommend(user_id=user)
+    assert time.perf_counter() - started < 1
+    assert (answer["source"], answer["degraded"], answer["history"]) == ("popular", "store_unavailable", None)
+    assert answer["count"] == 10
+    os.kill(own_store.pid, signal.SIGCONT)
+
+    os.kill(own_store.pid, signal.SIGKILL)
+    answer = client.recommend(user_id=user, items=["i02"])
+    assert (answer["source"], answer["degraded"]) == ("model", "store_unavailable")
+    assert answer["items"] == client.recommend(items=["i02"])["items"]
+    assert client.recommend(user_id=user, items=["unheard-of"])["source"] == "popular"
+    assert client.post("/recommend", {"user_id": user, "min_history_version": 1}).status_code == 409
+
+    for refused in (
+        client.post("/events", {"user_id": user, "item_id": "i02", "event_id": "e-2"}),
+        client.get(f"/users/{user}/history"),
+    ):
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "1"
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert refused.json()["type"] == "urn:nextitem:problem:store-unavailable"
+    ready = client.get("/health/ready")
+    assert (ready.status_code, ready.json()) == (200, {"status": "degraded", "reasons": ["store_unavailable"]})
+    assert fallbacks(client, "store_unavailable") == 3
+    assert sum(count for name, count in client.counts().items() if name.startswith("nextitem_store_errors_total")) >= 5
+
+    # The same server, on the same socket: what a restart by a supervisor looks like.
+    socket = Path(own_store.url.removeprefix("unix://"))
+    own_store.stop()
+    own_store.start()
+    socket.parent.mkdir()
+    socket.symlink_to(own_store.url.removeprefix("unix://"))
+    try:
+        receipt = client.send({"user_id": user, "item_id": "i02", "event_id": "e-2"})
+        assert receipt["history"] == {user: 2}
+        answer = client.recommend(user_id=user)
+        assert (answer["source"], answer["degraded"], answer["history"]["version"]) == ("model", None, 2)
+        time.sleep(1)  # the probe asks once a second
+        assert client.get("/health/ready").json() == {"status": "ok", "reasons": []}
+    finally:
+        socket.unlink()
+        socket.parent.rmdir()
+
+
+def test_service_starts_without_its_store(make_client, tmp_path, user):
+    """A store that was never there degrades answers from the first one on."""
+    client = make_client(redis_url=f"unix://{tmp_path}/nobody.sock")
+    assert client.get("/health/ready").json() == {"status": "degraded", "reasons": ["store_unavailable"]}
+    assert client.recommend(user_id=user)["degraded"] == "store_unavailable"
+    assert client.recommend(items=["i01"])["degraded"] is None
+
+
+@pytest.mark.parametrize("broken", ["raises", "not a number", "infinite", "no item", "short"])
+def test_engine_that_fails_is_replaced_by_popular_items(make_client, monkeypatch, user, broken):
+    """A run that raises or answers nonsense gives popular items, without what was seen or excluded, until it works."""
+    client = make_client()
+    client.send({"user_id": user, "item_id": "i02"})
+    engine = client.service.model.engine
+    session = engine._session
+
+    class Broken:
+        def run(self, names, feed):
+            indexes, scores = session.run(names, feed)
+            match broken:
+                case "raises":
+                    raise RuntimeError("CUDA failure 700")
+                case "not a number":
+                    scores[-1, -1] = np.nan
+                case "infinite":
+                    scores[-1, 0] = np.inf
+                case "no item":
+                    indexes[-1, 0] = 21
+                case "short":
+                    indexes = indexes[:, :-1]
+            return indexes, scores
+
+    monkeypatch.setattr(engine, "_session", Broken())
+    answer = client.recommend(user_id=user, exclude_item_ids=["i12"], k=3)
+    assert (answer["source"], answer["degraded"]) == ("popular", "engine_unavailable")
+    assert [item["item_id"] for item in answer["items"]] == ["a/b", "i09", "100%"]
+    assert client.get("/health/ready").json() == {"status": "degraded", "reasons": ["engine_unavailable"]}
+    assert fallbacks(client, "engine_unavailable") == 1
+    monkeypatch.setattr(engine, "_session", session)
+    assert client.recommend(user_id=user)["source"] == "model"
+    assert client.get("/health/ready").json() == {"status": "ok", "reasons": []}
+
+
+def test_one_odd_request_does_not_fail_its_batch(make_client, monkeypatch):
+    """What goes wrong with one question is its own answer; the others of the batch get theirs."""
+    client = make_client()
+    encode = type(client.service.model).encode
+
+    def fail_for_one(self, **question):
+        if "i07" in question["history"]:
+            raise ZeroDivisionError
+        return encode(self, **question)
+
+    monkeypatch.setattr(type(client.service.model), "encode", fail_for_one)
+
+    async def ask_all():
+        histories = [["i01"], ["i02"], ["i07"], ["i03"], ["i04"]]
+        posts = (client.http.post("/recommend", json={"items": history}) for history in histories)
+        return [response.status_code for response in await asyncio.gather(*posts)]
+
+    assert client.run(ask_all()) == [200, 200, 500, 200, 200]
+
+
+def test_dead_batcher_turns_readiness_red_and_answers_are_popular(make_client, user):
+    """Without its batcher the service is not ready, says why, and still answers from the ladder."""
+    client = make_client()
+
+    async def kill():
+        client.service.recommender._batcher._collector.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    client.run(kill())
+    ready = client.get("/health/ready")
+    assert (ready.status_code, ready.json()) == (503, {"status": "degraded", "reasons": ["batcher_stopped"]})
+    answer = client.recommend(user_id=user, items=["i01"])
+    assert (answer["source"], answer["degraded"]) == ("popular", "engine_unavailable")
+
+
+def test_readiness_while_starting_and_draining(make_client):
+    """503 before the lifespan has begun and once it ends."""
+    client = make_client()
+    for phase in ("starting", "draining"):
+        client.service.health.phase = phase
+        response = client.get("/health/ready")
+        assert (response.status_code, response.json()) == (503, {"status": phase, "reasons": []})
+        assert client.get("/health/live").status_code == 200
+    client.service.health.phase = "serving"
+
+
+def test_departed_client_is_not_computed_for(make_client, monkeypatch):
+    """A client that closes its connection while its request waits is dropped before the model runs."""
+    client = make_client(max_batch=1)
+    engine = client.service.model.engine
+    rank, seen = type(engine).rank, []
+
+    def slow_rank(self, feed) -> Ranked:
+        seen.append(len(feed["item_ids"]))
+        time.sleep(0.15)
+        return rank(self, feed)
+
+    monkeypatch.setattr(type(engine), "rank", slow_rank)
+
+    async def ask(body, departs_after=None):
+        """One raw ASGI exchange, whose client leaves after some seconds, if at all."""
+        sent, messages = [], [{"type": "http.request", "body": body}]
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            await asyncio.sleep(3600 if departs_after is None else departs_after)
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/recommend", "query_string": b"", "headers": headers}
+        await client.app({**scope, "http_version": "1.1", "scheme": "http"}, receive, send)
+        return sent
+
+    async def three():
+        busy = [asyncio.create_task(ask(b'{"items":["i01"]}')) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        left = await ask(b'{"items":["i02"]}', departs_after=0.01)
+        return left, await asyncio.gather(*busy)
+
+    left, served = client.run(three())
+    assert left == []
+    assert [sent[0]["status"] for sent in served] == [200, 200]
+    assert len(seen) == 2
+    assert (
+        client.counts()['nextitem_http_request_duration_seconds_count{code="499",method="POST",route="/recommend"}']
+        == 1
+    )

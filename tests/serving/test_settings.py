@@ -1,0 +1,138 @@
+"""Settings: from the environment, from the command line, to the environment of workers, and refused."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from service.cli import describe_default, make_parser
+from service.settings import PREFIX, Settings, describe_faults
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    """None of our variables is set."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
+
+
+OTHERS = {
+    "bundle": "some/bundle",
+    "redis_url": "rediss://host:1/2",
+    "data_dir": "elsewhere",
+    "host": "::1",
+    "port": "0",
+    "workers": "3",
+    "provider": "cuda",
+    "threads": "2",
+    "max_batch": "64",
+    "history_length": "50",
+    "event_types": "view,wish.list,a:b",
+    "log_level": "debug",
+}
+
+
+def fault(**given):
+    """What is said of wrong settings."""
+    with pytest.raises(ValidationError) as caught:
+        Settings(**({"bundle": "b"} | given))
+    return describe_faults(caught.value)
+
+
+def test_every_setting_is_tried_here():
+    """A setting that is added is added to these tests, too, and has a description."""
+    assert set(OTHERS) == set(Settings.model_fields)
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_each_setting_is_a_variable_and_an_option(monkeypatch, name):
+    """The environment sets it; an argument wins over that; both differ from the default."""
+    monkeypatch.setenv("NEXTITEM_BUNDLE", "b")
+    default = getattr(Settings(), name)
+    monkeypatch.setenv(f"{PREFIX}{name.upper()}", OTHERS[name])
+    from_environment = Settings()
+    assert getattr(from_environment, name) != default
+    monkeypatch.setenv(f"{PREFIX}{name.upper()}", "redis://never" if name == "redis_url" else "9")
+    option = f"--{name.replace('_', '-')}"
+    assert Settings(**vars(make_parser().parse_args([option, OTHERS[name]]))) == from_environment
+
+
+def test_workers_get_the_same_settings(monkeypatch):
+    """Settings survive the way through the environment."""
+    for settings in (Settings(**OTHERS), Settings(bundle=Path("b"))):
+        for name in Settings.model_fields:
+            monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
+        for name, value in settings.to_environment().items():
+            monkeypatch.setenv(name, value)
+        assert Settings() == settings
+
+
+def test_defaults():
+    """The defaults of the contract: loopback, one worker, an embedded store, five types of events."""
+    settings = Settings(bundle="b")
+    assert (settings.host, settings.port, settings.workers, settings.redis_url) == ("127.0.0.1", 8000, 1, None)
+    assert (settings.provider, settings.history_length) == ("auto", 1000)
+    assert settings.event_types == ("view", "click", "cart", "purchase", "rating")
+
+
+def test_empty_variable_is_an_absent_one(monkeypatch):
+    """What compose files make of an unset variable does not count."""
+    monkeypatch.setenv("NEXTITEM_REDIS_URL", "")
+    assert Settings(bundle="b").redis_url is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"port": "-1"}, "--port (NEXTITEM_PORT)"),
+        ({"port": "65536"}, "--port (NEXTITEM_PORT)"),
+        ({"workers": "0"}, "--workers (NEXTITEM_WORKERS)"),
+        ({"threads": "0"}, "--threads (NEXTITEM_THREADS)"),
+        ({"max_batch": "0"}, "--max-batch (NEXTITEM_MAX_BATCH)"),
+        ({"history_length": "0"}, "--history-length (NEXTITEM_HISTORY_LENGTH)"),
+        ({"provider": "gpu"}, "--provider (NEXTITEM_PROVIDER)"),
+        ({"log_level": "loud"}, "--log-level (NEXTITEM_LOG_LEVEL)"),
+        ({"redis_url": "localhost:6379"}, "must begin with redis://"),
+        ({"event_types": "click,cart"}, "'view' must be among them"),
+        ({"event_types": "view,two words"}, "1 to 64 types"),
+        ({"event_types": "view,"}, "1 to 64 types"),
+        ({"event_types": ",".join(f"t{number}" for number in range(64)) + ",view"}, "1 to 64 types"),
+        ({"timeout_ms": "5"}, "--timeout-ms (NEXTITEM_TIMEOUT_MS)"),
+    ],
+)
+def test_wrong_values_are_named(given, said):
+    """The option and its variable are named, in one line."""
+    sentence = fault(**given)
+    assert said in sentence
+    assert "\n" not in sentence
+
+
+def test_values_are_not_repeated():
+    """A wrong value may be a password."""
+    assert "secret" not in fault(redis_url="http://user:secret@host", port="secret", provider="secret")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://user:secret@host:6379/1", "redis://host:6379/1"),
+        ("rediss://:s@cr@t@host", "rediss://host"),
+        ("unix:///run/store.sock", "unix:///run/store.sock"),
+        ("redis://host?password=secret", "redis://host"),
+    ],
+)
+def test_store_is_described_without_its_password(url, words):
+    """What the log says of the store."""
+    assert Settings(bundle="b", redis_url=url).describe_store() == words
+
+
+def test_help_shows_every_setting(capsys):
+    """--help lists each option with its description and its default."""
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args(["--help"])
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
+    for name, field in Settings.model_fields.items():
+        assert f"--{name.replace('_', '-')} {name.upper()}" in shown
+        assert f"({describe_default(field)})".replace("- ", "-") in shown
