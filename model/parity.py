@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 import onnxruntime
 import torch
-from numpy.typing import NDArray
 
-from model.contract.golden import Golden, difference
-from model.contract.sequence import encode_feed
+from model.contract.golden import Golden, examine
+from model.contract.question import Answer, Question, decode_answer, encode_question, stack_questions
+from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
 from model.nets.bert4rec import Bert4Rec
 
+K = 10
 TOLERANCE = 1e-4
 """How far an exported score may lie from PyTorch's."""
 
@@ -42,30 +43,24 @@ def _ask_network(
     exclude: tuple[str, ...],
     candidates: tuple[str, ...],
 ) -> Golden:
-    k = 10
-    feed = encode_feed(
-        vocabulary,
-        histories=[items],
-        exclude=[exclude],
-        candidates=[candidates],
-        k=k,
-        max_length=network.config.max_length,
+    question = encode_question(vocabulary, history=items, exclude=exclude, candidates=candidates or None, k=K)
+    item_ids, lengths = encode_histories(
+        [question.history], max_length=network.config.max_length, mask_index=vocabulary.mask_index
     )
     network.eval()
     with torch.inference_mode():
-        scores = network(torch.from_numpy(feed["item_ids"]), torch.from_numpy(feed["lengths"]))[0].numpy()
-    allowed = np.ones(len(vocabulary), dtype=bool)
-    if candidates:
-        allowed[:] = False
-        allowed[vocabulary.encode_known(candidates) - 1] = True
-    allowed[vocabulary.encode_known(exclude) - 1] = False
+        scores = network(torch.from_numpy(item_ids), torch.from_numpy(lengths))[0].numpy()
+    allowed = np.full(len(vocabulary), question.candidates is None)
+    if question.candidates is not None:
+        allowed[question.candidates - 1] = True
+    allowed[question.exclude - 1] = False
     order = np.argsort(-scores, kind="stable")  # equal scores by index
-    best = order[allowed[order]][:k]
+    best = order[allowed[order]][: question.k]
     return Golden(
         items=items,
         exclude=exclude,
         candidates=candidates,
-        k=k,
+        k=K,
         expected_items=tuple(vocabulary.decode((best + 1).tolist())),
         expected_scores=tuple(scores[best].tolist()),
     )
@@ -73,28 +68,15 @@ def _ask_network(
 
 def check_parity(graph: bytes, examples: Sequence[Golden], vocabulary: Vocabulary, *, max_length: int) -> None:
     """Ask the graph every example, alone and all in one batch. Raises ExportError at the first other answer."""
-    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
-    def ask(asked: Sequence[Golden]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        feed = encode_feed(
-            vocabulary,
-            histories=[example.items for example in asked],
-            exclude=[example.exclude for example in asked],
-            candidates=[example.candidates for example in asked],
-            k=max(example.k for example in asked),
-            max_length=max_length,
-        )
-        indexes, scores = session.run(["indexes", "scores"], feed)
-        return indexes, scores
+    def answer(questions: Sequence[Question]) -> list[Answer]:
+        feed = stack_questions(questions, max_length=max_length, mask_index=vocabulary.mask_index)
+        rows = zip(questions, *session.run(["indexes", "scores"], feed), strict=True)
+        return [decode_answer(vocabulary, indexes, scores, k=question.k) for question, indexes, scores in rows]
 
-    together = ask(examples)
-    for row, example in enumerate(examples):
-        alone = ask([example])
-        for how, indexes, scores in (
-            ("alone", alone[0][0], alone[1][0]),
-            ("batched", together[0][row], together[1][row]),
-        ):
-            kept = np.isfinite(scores)
-            fault = difference(example, vocabulary.decode(indexes[kept]), scores[kept].tolist(), tolerance=TOLERANCE)
-            if fault is not None:
-                raise ExportError(f"the graph and PyTorch disagree on example {row} ({how}): {fault}")
+    fault = examine(examples, vocabulary, answer, tolerance=TOLERANCE)
+    if fault is not None:
+        raise ExportError(f"the graph and PyTorch disagree: {fault}")

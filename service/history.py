@@ -76,7 +76,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The whole remembered history of a user, oldest first. The first `version` accepted events, at least, are in effect."""
+    """A user's whole remembered history, oldest first. It reflects the first `version` accepted events at least."""
 
     version: int
     item_ids: list[str]

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import uuid_utils
 
+from model.contract.question import Answer, Question, encode_question
 from service.answers import Degraded, HistoryState, ModelName, RankedItem, Recommendation, Source
 from service.batcher import Batcher, BatcherStopped, Observers
-from service.engine import Ranked
 from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
 from service.history import History, HistoryStore
-from service.live_model import LiveModel, Ranking, Row
+from service.live_model import LiveModel
 from service.metrics import Metrics
 from service.schemas import RecommendRequest
 from service.times import format_rfc_3339
@@ -38,8 +38,8 @@ class _Draft:
     ask: RecommendRequest
     started: float
     history: History | None = None
-    row: Row | None = None
-    ranking: Ranking | None = None
+    question: Question | None = None
+    ranking: Answer | None = None
     degraded: Degraded | None = None
     failure: Exception | None = None
 
@@ -97,7 +97,7 @@ class Recommender:
         with self._metrics.stage("encode"):
             for draft in drafts:
                 self._encode(model, draft)
-        await self._rank(model, [draft for draft in drafts if draft.row is not None and len(draft.row.history)])
+        await self._rank(model, [draft for draft in drafts if draft.question and len(draft.question.history)])
         with self._metrics.stage("respond"):
             return [self._respond(model, draft) for draft in drafts]
 
@@ -134,7 +134,8 @@ class Recommender:
         ask = draft.ask
         history = [*(draft.history.item_ids if draft.history else ()), *(ask.items or ())]
         try:
-            draft.row = model.encode(
+            draft.question = encode_question(
+                model.vocabulary,
                 history=history,
                 exclude=ask.exclude_item_ids,
                 candidates=ask.candidate_item_ids,
@@ -144,24 +145,24 @@ class Recommender:
         except Exception as error:  # noqa: BLE001 - one odd request must not fail the others of its batch
             draft.failure = error
         else:
-            candidates = draft.row.candidates
+            candidates = draft.question.candidates
             not_candidates = 0 if candidates is None else len(ask.candidate_item_ids or ()) - len(candidates)
-            self._metrics.items_unknown(len(history) - len(draft.row.history) + not_candidates)
+            self._metrics.items_unknown(len(history) - len(draft.question.history) + not_candidates)
 
     async def _rank(self, model: LiveModel, drafts: Sequence[_Draft]) -> None:
         """Run the model once for all who have something to go by."""
-        rows = [draft.row for draft in drafts if draft.row is not None]
-        if not rows:
+        questions = [draft.question for draft in drafts if draft.question]
+        if not questions:
             return
         submitted = time.perf_counter()
 
-        def run() -> Ranked:
+        def run() -> list[Answer]:
             self._metrics.stage_took("queue", time.perf_counter() - submitted)
             with self._metrics.stage("inference"):
-                return model.engine.rank(model.make_feed(rows))
+                return model.rank(questions)
 
         try:
-            ranked = await asyncio.get_running_loop().run_in_executor(self._executor, run)
+            answers = await asyncio.get_running_loop().run_in_executor(self._executor, run)
         except EngineUnavailable as error:
             self.engine_fails = True
             _log.error("The engine failed: popular items are answered instead", extra={"fields": {"why": str(error)}})
@@ -169,14 +170,14 @@ class Recommender:
                 draft.degraded = "engine_unavailable"
             return
         self.engine_fails = False
-        for draft, row, indexes, scores in zip(drafts, rows, ranked.indexes, ranked.scores, strict=True):
-            draft.ranking = model.decode(indexes, scores, k=row.k)
+        for draft, answer in zip(drafts, answers, strict=True):
+            draft.ranking = answer
 
     def _respond(self, model: LiveModel, draft: _Draft) -> Recommendation | Exception:
         """Write the answer down, from the popular list where the model gave none."""
-        if draft.failure is not None or draft.row is None:
+        if draft.failure is not None or draft.question is None:
             return draft.failure or RuntimeError("a question was not encoded")
-        ranking = draft.ranking or model.rank_popular(draft.row)
+        ranking = draft.ranking or model.rank_popular(draft.question)
         source: Source = "popular" if draft.ranking is None else "model"
         self._metrics.answered(source=source, degraded=draft.degraded)
         named = dict.fromkeys([*(draft.ask.items or ()), *(draft.ask.candidate_item_ids or ())])

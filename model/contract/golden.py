@@ -1,12 +1,14 @@
 """Golden examples: questions with the trainer's own answers, asked again wherever a bundle is loaded."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from model.contract.manifest import BundleFormat
+from model.contract.question import Answer, Question, encode_question
+from model.contract.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +22,12 @@ class Golden:
     expected_items: tuple[str, ...]
     expected_scores: tuple[float, ...]
 
+    def encode(self, vocabulary: Vocabulary) -> Question:
+        """The question as a request would ask it."""
+        return encode_question(
+            vocabulary, history=self.items, exclude=self.exclude, candidates=self.candidates or None, k=self.k
+        )
+
 
 def golden_to_bytes(examples: Sequence[Golden]) -> bytes:
     """The text of golden.json."""
@@ -29,9 +37,12 @@ def golden_to_bytes(examples: Sequence[Golden]) -> bytes:
 def golden_from_bytes(content: bytes) -> tuple[Golden, ...]:
     """Read what `golden_to_bytes` wrote. Raises BundleFormat when it is anything else."""
     try:
-        return tuple(_example(**entry) for entry in json.loads(content))
+        examples = tuple(_example(**entry) for entry in json.loads(content))
     except (ValueError, TypeError) as error:
         raise BundleFormat("golden.json is malformed") from error
+    if not examples:
+        raise BundleFormat("golden.json holds no example: nothing could be proven")
+    return examples
 
 
 def _example(
@@ -51,6 +62,25 @@ def _example(
         expected_items=tuple(expected_items),
         expected_scores=tuple(map(float, expected_scores)),
     )
+
+
+def examine(
+    examples: Sequence[Golden],
+    vocabulary: Vocabulary,
+    answer: Callable[[Sequence[Question]], Sequence[Answer]],
+    *,
+    tolerance: float,
+) -> str | None:
+    """Ask every example, alone and all in one batch. Says how the first other answer differs, or None."""
+    asked = [(example, example.encode(vocabulary)) for example in examples]
+    for batch in [*([one] for one in asked), asked]:
+        answers = answer([question for _, question in batch])
+        for (example, _), got in zip(batch, answers, strict=True):
+            fault = difference(example, got.item_ids, got.scores, tolerance=tolerance)
+            if fault is not None:
+                how = "alone" if len(batch) == 1 else "in a batch"
+                return f"golden example {examples.index(example)}, asked {how}: {fault}"
+    return None
 
 
 def difference(example: Golden, items: Sequence[str], scores: Sequence[float], *, tolerance: float) -> str | None:

@@ -4,13 +4,13 @@ Rows are aligned to the right: the newest item, or [mask], always stands in the 
 means "this many steps before the answer" whatever the length of the batch.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from model.contract.vocabulary import PAD, Vocabulary
+from model.contract.vocabulary import PAD
 
 
 class Input(NamedTuple):
@@ -41,32 +41,3 @@ def encode_histories(histories: Sequence[ArrayLike], *, max_length: int, mask_in
         raise ValueError("max_length must leave room for one item and [mask]")
     tail = max_length - 1
     return align_right([np.append(np.asarray(history, dtype=np.int32)[-tail:], mask_index) for history in histories])
-
-
-def encode_feed(
-    vocabulary: Vocabulary,
-    *,
-    histories: Sequence[Iterable[str]],
-    exclude: Sequence[Iterable[str]],
-    candidates: Sequence[Collection[str]],
-    k: int,
-    max_length: int,
-) -> dict[str, NDArray[Any]]:
-    """Turn B questions in external ids, oldest item first, into the graph's inputs (model/export.py).
-
-    Unknown items are skipped. No candidates mean no restriction; candidates that are all unknown leave nothing to rank,
-    which the row [mask] says, since [mask] is never an answer. `k` beyond the catalogue is cut to it.
-    """
-    histories_known = [vocabulary.encode_known(history) for history in histories]
-    asked = align_right([vocabulary.encode_known(row) if row else () for row in candidates]).item_ids
-    for row, ids in zip(asked, candidates, strict=True):
-        if ids and not row.any():
-            row[-1] = vocabulary.mask_index
-    item_ids, lengths = encode_histories(histories_known, max_length=max_length, mask_index=vocabulary.mask_index)
-    return {
-        "item_ids": item_ids,
-        "lengths": lengths,
-        "exclude": align_right([vocabulary.encode_known(row) for row in exclude]).item_ids,
-        "candidates": asked,
-        "k": np.array([min(k, len(vocabulary))], dtype=np.int64),
-    }

@@ -1,16 +1,14 @@
 """History -> input: truncation, alignment, [mask], and the feed built of them."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.contract.sequence import align_right, encode_feed, encode_histories
-from model.contract.vocabulary import PAD, Vocabulary
+from model.contract.sequence import align_right, encode_histories
+from model.contract.vocabulary import PAD
 
 MASK = 99
 histories = st.lists(st.lists(st.integers(1, 98), max_size=30), min_size=1, max_size=8)
-VOCABULARY = Vocabulary(["a", "b", "c", "d"])
 
 
 @given(histories)
@@ -67,38 +65,3 @@ def test_no_rows_make_an_empty_input():
     item_ids, lengths = align_right([])
     assert item_ids.shape == (0, 1)
     assert lengths.shape == (0,)
-
-
-def ask(**changes):
-    """One question about VOCABULARY."""
-    question = {"histories": [["a"]], "exclude": [[]], "candidates": [[]], "k": 2, "max_length": 5}
-    return encode_feed(VOCABULARY, **{**question, **changes})
-
-
-def test_feed_has_the_graphs_types():
-    """Every input but k is int32, k is one int64."""
-    feed = ask()
-    assert {name: array.dtype for name, array in feed.items() if name != "k"} == dict.fromkeys(
-        ("item_ids", "lengths", "exclude", "candidates"), np.dtype(np.int32)
-    )
-    assert feed["k"].dtype == np.int64
-    assert feed["k"].shape == (1,)
-
-
-def test_feed_skips_unknown_items():
-    """Unknown items leave histories and exclusions as if they were not there."""
-    feed = ask(histories=[["x", "b", "y", "a"]], exclude=[["z", "d"]])
-    assert feed["item_ids"].tolist() == [[2, 1, 5]]
-    assert feed["exclude"].tolist() == [[4]]
-
-
-def test_candidates_that_are_all_unknown_leave_nothing():
-    """They restrict to [mask], which is never an answer, while no candidates restrict nothing."""
-    feed = ask(histories=[["a"]] * 3, exclude=[[]] * 3, candidates=[["x"], [], ["b", "x"]])
-    assert feed["candidates"].tolist() == [[VOCABULARY.mask_index], [PAD], [2]]
-
-
-@pytest.mark.parametrize(("asked", "given_"), [(1, 1), (4, 4), (5, 4), (500, 4)])
-def test_k_is_cut_to_the_catalogue(asked, given_):
-    """The graph is never asked for more items than there are."""
-    assert ask(k=asked)["k"].tolist() == [given_]

@@ -18,7 +18,7 @@ START_LIMIT_S = 60
 
 def read_tour():
     """The README's console block: commands with the line that each prints."""
-    [block] = re.findall(r"```console\n(.*?)```", README.read_text(), flags=re.S)
+    [block] = re.findall(r"```console\n(.*?)```", README.read_text(), flags=re.DOTALL)
     lines = block.strip().splitlines()
     return [(command.removeprefix("$ "), printed) for command, printed in zip(lines[::2], lines[1::2], strict=True)]
 

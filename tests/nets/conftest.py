@@ -6,6 +6,8 @@ import torch
 from model.contract.vocabulary import Vocabulary
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
 
+torch.set_num_threads(1)  # networks this small are slower on two threads, and far slower on a busy machine
+
 
 @pytest.fixture(scope="session")
 def vocabulary():

@@ -11,7 +11,7 @@ import torch
 from onnx import numpy_helper
 
 from model.contract.bundle import read_bundle
-from model.contract.sequence import encode_feed
+from model.contract.question import encode_question, stack_questions
 from model.export import INPUTS, OPSET, export_network, publish_bundle
 from model.parity import ExportError, check_parity, make_golden
 
@@ -40,14 +40,11 @@ def histories(vocabulary):
 def rank(session, vocabulary, histories, *, exclude=None, candidates=None, k=10):
     """Ask the graph about a batch of histories."""
     none = [()] * len(histories)
-    feed = encode_feed(
-        vocabulary,
-        histories=histories,
-        exclude=exclude or none,
-        candidates=candidates or none,
-        k=k,
-        max_length=MAX_LENGTH,
-    )
+    questions = [
+        encode_question(vocabulary, history=history, exclude=excluded, candidates=allowed or None, k=k)
+        for history, excluded, allowed in zip(histories, exclude or none, candidates or none, strict=True)
+    ]
+    feed = stack_questions(questions, max_length=MAX_LENGTH, mask_index=vocabulary.mask_index)
     return session.run(["indexes", "scores"], feed)
 
 
@@ -116,7 +113,7 @@ def test_another_graph_is_refused(graph, network, vocabulary, histories):
     changed = numpy_helper.to_array(table).copy()
     changed[-1, 0] += 0.5
     table.CopyFrom(numpy_helper.from_array(changed, table.name))
-    with pytest.raises(ExportError, match="disagree on example"):
+    with pytest.raises(ExportError, match="disagree: golden example"):
         check_parity(
             document.SerializeToString(),
             make_golden(network, vocabulary, histories[:3]),

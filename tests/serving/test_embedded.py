@@ -42,10 +42,10 @@ async def write(url):
 
 store = EmbeddedStore(Path(sys.argv[1]))
 store.start()
-print(json.dumps({"url": store.url, "pid": store.pid}), flush=True)
-if sys.argv[2] == "write":
-    asyncio.run(write(store.url))
 try:
+    print(json.dumps({"url": store.url, "pid": store.pid}), flush=True)
+    if sys.argv[2] == "write":
+        asyncio.run(write(store.url))
     time.sleep(60)
 except KeyboardInterrupt:
     with Redis.from_url(store.url) as client:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from model.contract.bundle import read_bundle
-from model.contract.sequence import encode_feed
+from model.contract.question import encode_question, stack_questions
 from service.engine import CPU, INPUTS, Engine, open_engine
 from service.errors import EngineUnavailable, StartFailed
 
@@ -25,14 +25,11 @@ def engine(bundle):
 
 def feed(bundle, *histories, exclude=(), candidates=(), k=20):
     """The graph's inputs for some histories that share the rest."""
-    return encode_feed(
-        bundle.vocabulary,
-        histories=histories,
-        exclude=[exclude] * len(histories),
-        candidates=[candidates] * len(histories),
-        k=k,
-        max_length=bundle.manifest.max_length,
-    )
+    questions = [
+        encode_question(bundle.vocabulary, history=history, exclude=exclude, candidates=candidates or None, k=k)
+        for history in histories
+    ]
+    return stack_questions(questions, max_length=bundle.manifest.max_length, mask_index=bundle.vocabulary.mask_index)
 
 
 def test_provider_is_the_sessions_own(engine):
