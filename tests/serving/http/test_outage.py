@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from model.contract.question import encode_question
 from service.embedded import EmbeddedStore
 from service.engine import Ranked
 
@@ -124,14 +125,13 @@ def test_engine_that_fails_is_replaced_by_popular_items(make_client, monkeypatch
 def test_one_odd_request_does_not_fail_its_batch(make_client, monkeypatch):
     """What goes wrong with one question is its own answer; the others of the batch get theirs."""
     client = make_client()
-    encode = type(client.service.model).encode
 
-    def fail_for_one(self, **question):
+    def fail_for_one(vocabulary, **question):
         if "i07" in question["history"]:
             raise ZeroDivisionError
-        return encode(self, **question)
+        return encode_question(vocabulary, **question)
 
-    monkeypatch.setattr(type(client.service.model), "encode", fail_for_one)
+    monkeypatch.setattr("service.recommender.encode_question", fail_for_one)
 
     async def ask_all():
         histories = [["i01"], ["i02"], ["i07"], ["i03"], ["i04"]]
