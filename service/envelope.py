@@ -8,8 +8,9 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.errors import Internal
 from service.metrics import UNMATCHED, Metrics
-from service.problems import Internal, answer_problem
+from service.problems import answer_problem
 
 CLIENT_LEFT = 499
 """Recorded where no answer could be given."""

@@ -11,7 +11,8 @@ ServiceError
 │   │   ├── NotFound             404     not-found
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
-│   └── StoreUnavailable         503     store-unavailable        with Retry-After
+│   ├── StoreUnavailable         503     store-unavailable        with Retry-After
+│   └── Internal                 500     internal                 a bug of ours
 ├── EngineUnavailable            never leaves the recommender: its ladder answers instead
 └── StartFailed                  the process cannot start: one clear sentence for the log
 ```
@@ -137,6 +138,15 @@ class StoreUnavailable(Problem):
         "The store cannot answer. Nothing was acknowledged: send the same request with the same event_ids again."
     )
     retry_after_s: ClassVar[int] = 1
+
+
+class Internal(Problem):
+    """A bug of ours. What happened is in the log, under the request id."""
+
+    status = 500
+    slug = "internal"
+    title = "Internal error"
+    default_detail = "The service failed. Its log tells more about this request id."
 
 
 class EngineUnavailable(ServiceError):

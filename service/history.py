@@ -126,9 +126,10 @@ def connect(url: str, *, max_connections: int = 64) -> Redis:
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=max_connections,
-            timeout=1.0,  # a burst waits for a connection; HistoryStore bounds the whole call
+            # A burst waits for connections. HistoryStore bounds the whole call, a read more tightly than these.
+            timeout=1.0,
             socket_timeout=1.0,
-            socket_connect_timeout=0.25,
+            socket_connect_timeout=1.0,
             # redis-py's own retries repeat commands that were executed and only lost their reply (redis-py #3559), and
             # take seconds while a server is down.
             retry=Retry(NoBackoff(), 0),

@@ -11,18 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from service.errors import Invalid, MethodNotAllowed, NotFound, Problem, StoreUnavailable
+from service.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem, StoreUnavailable
 
 MEDIA_TYPE = "application/problem+json"
-
-
-class Internal(Problem):
-    """A bug of ours. What happened is in the log, under the request id."""
-
-    status = 500
-    slug = "internal"
-    title = "Internal error"
-    default_detail = "The service failed. Its log tells more about this request id."
 
 
 def answer_problem(problem: Problem, scope: Scope) -> Response:
