@@ -11,6 +11,7 @@ import httpx
 
 START_SECONDS = 60
 STOP_SECONDS = 20
+INTERRUPTED = 130
 
 
 class DemoFailed(Exception):
@@ -18,12 +19,21 @@ class DemoFailed(Exception):
 
 
 def train(*arguments: str) -> None:
-    """Run nextitem-train and show what it prints. Raises DemoFailed when it fails."""
-    finished = subprocess.run([sys.executable, "-m", "training.cli", *arguments], check=False)  # noqa: S603 - ours
-    if finished.returncode == 130:
+    """Run nextitem-train and show what it prints. Raises DemoFailed when it fails, KeyboardInterrupt when stopped."""
+    process = subprocess.Popen([sys.executable, "-m", "training.cli", *arguments])  # noqa: S603 - ours
+    try:
+        status = process.wait()
+    except KeyboardInterrupt:
+        process.wait()  # Ctrl-C reached it, too: it saves what it has
+        raise
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    if status == INTERRUPTED:
         raise KeyboardInterrupt
-    if finished.returncode:
-        raise DemoFailed(f"nextitem-train {arguments[0]} ended with status {finished.returncode}")
+    if status:
+        raise DemoFailed(f"nextitem-train {arguments[0]} ended with status {status}")
 
 
 @contextmanager
