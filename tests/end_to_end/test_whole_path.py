@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,6 +61,8 @@ def serve(bundles, tmp_path):
 
 def test_readme_tour_prints_what_it_says(serve):
     """Every curl of the README prints the line below it, `…` standing for anything."""
+    if shutil.which("curl") is None and not os.environ.get("CI"):
+        pytest.skip("curl is not installed")
     process, url = serve()
     tour = read_tour()
     assert len(tour) >= 10
