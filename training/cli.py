@@ -118,7 +118,7 @@ def _fit(options: argparse.Namespace) -> int:
         return 128 + (interrupt.received or INTERRUPTED - 128)
     _say(format_metrics(results["models"], users=results["users"]))
     _say(format_verdict(results["comparison"]))
-    _say(f"Best epoch {results['best_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")
+    _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")
     return 0
 
 

@@ -8,12 +8,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from training.loop import WATCHED
-
 _SHOWN = ("HR@10", "NDCG@10", "MRR")
 
 
-def draw_curves(epochs: Sequence[Mapping[str, Any]], best_epoch: int) -> bytes:
+def draw_curves(epochs: Sequence[Mapping[str, Any]], kept_epoch: int) -> bytes:
     """A PNG of the epochs of metrics.jsonl."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -24,7 +22,7 @@ def draw_curves(epochs: Sequence[Mapping[str, Any]], best_epoch: int) -> bytes:
     left.set(title="Training", xlabel="epoch", ylabel="Cloze loss (nats a masked item)")
     for name in _SHOWN:
         right.plot(numbers, [line["validation"][name] for line in epochs], marker=marker, markersize=3, label=name)
-    right.axvline(best_epoch, color="grey", linestyle=":", label=f"best {WATCHED}, epoch {best_epoch}")
+    right.axvline(kept_epoch, color="grey", linestyle=":", label=f"kept, epoch {kept_epoch}")
     right.set(title="Validation (all items ranked, seen removed)", xlabel="epoch")
     right.set_ylim(bottom=0)
     right.legend()

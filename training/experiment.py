@@ -64,7 +64,7 @@ def evaluate_baseline(name: str, data: Path, recipe: DataRecipe) -> dict[str, An
 
 
 def evaluate_run(run: Run, data: Path, recipe: DataRecipe) -> dict[str, Any]:
-    """Test metrics of a run's best weights on a log, its own or another one."""
+    """Test metrics of a run's kept weights on a log, its own or another one."""
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     if log.fingerprint != run.config["data"]["fingerprint"] or log.dropped:
         sys.stderr.write(
@@ -139,7 +139,7 @@ def _train(run: Run, split: Split, device: torch.device, stop: Callable[[], bool
             watcher=Watcher(
                 on_step=display.show_step,
                 on_epoch=note_epoch,
-                keep_best=lambda: save_weights(run.best, network),
+                keep=lambda: save_weights(run.kept, network),
                 save=lambda state: save_checkpoint(run.checkpoint, network, optimizer, state),
                 stop=stop,
             ),
@@ -155,9 +155,9 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
 
 
 def _conclude(run: Run, split: Split, device: torch.device, progress: Progress) -> dict[str, Any]:
-    """Measure the best weights beside the baselines on the test questions, and write it down."""
+    """Measure the kept weights beside the baselines on the test questions, and write it down."""
     network = run.make_network()
-    load_weights(run.best, network)
+    load_weights(run.kept, network)
     scorers: Mapping[str, Scorer] = {
         "bert4rec": NetworkScorer(network.to(device)),
         **{name: make(split.train, len(run.vocabulary)) for name, make in BASELINES.items()},
@@ -172,11 +172,11 @@ def _conclude(run: Run, split: Split, device: torch.device, progress: Progress) 
         "models": {name: describe_metrics(value) for name, value in values.items()},
         "comparison": compare_models(values),
         "epochs": progress.epoch,
-        "best_epoch": progress.best_epoch,
+        "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,
         "training_seconds": round(progress.seconds, 1),
         "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
-    write_whole(run.curves, draw_curves(run.read_epochs(), progress.best_epoch))
+    write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch))
     write_json(run.path / "results.json", results)
     return results

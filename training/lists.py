@@ -22,7 +22,7 @@ _USERS_AT_ONCE = 256
 
 
 def recommend(run: Run, data: Path, recipe: DataRecipe, users: Sequence[str] | None, k: int) -> pl.DataFrame:
-    """Lists for users of a log by a run's best weights, for all when `users` is None. Raises InputError."""
+    """Lists for users of a log by a run's kept weights, for all when `users` is None. Raises InputError."""
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     rows = np.arange(len(log.user_ids)) if users is None else _find_users(log, users)
     scorer = NetworkScorer(run.load_network())

@@ -1,4 +1,4 @@
-"""The loop: epochs of masked batches, validation after each, the best weights kept, a state that can be resumed."""
+"""The loop: epochs of masked batches, validation after each, weights kept, a state that can be resumed."""
 
 import math
 import time
@@ -35,7 +35,8 @@ class Progress:
     epoch_masks: int = 0
     epoch_tokens: int = 0
     best: float = -1.0
-    best_epoch: int = 0
+    kept_epoch: int = 0
+    """The epoch whose weights are kept: the best one, or the last one (`train.keep`)."""
     stale: int = 0
     """Epochs since the best one."""
     finished: str = ""
@@ -61,7 +62,7 @@ class Watcher:
     on_step: Callable[[Progress, float], None]
     """The progress and the loss so far in this epoch, about once a second."""
     on_epoch: Callable[[Epoch, Progress], None]
-    keep_best: Callable[[], None]
+    keep: Callable[[], None]
     save: Callable[[Progress], None]
     stop: Callable[[], bool]
 
@@ -131,10 +132,12 @@ def _finish_epoch(
     clock.tick()
     progress.epoch += 1
     if validation[WATCHED] > progress.best:
-        progress.best, progress.best_epoch, progress.stale = validation[WATCHED], progress.epoch, 0
-        watcher.keep_best()
+        progress.best, progress.stale = validation[WATCHED], 0
     else:
         progress.stale += 1
+    if recipe.keep == "last" or not progress.stale:
+        progress.kept_epoch = progress.epoch
+        watcher.keep()
     record = Epoch(
         epoch=progress.epoch,
         loss=progress.epoch_loss / max(1, progress.epoch_masks),

@@ -12,7 +12,7 @@ from training.run import Run
 
 
 def publish_run(run: Run, root: Path, items: Path | None) -> Path:
-    """Publish the best weights of a run under `root` and make them current. `items` goes before what `fit` was given.
+    """Publish the kept weights of a run under `root` and make them current. `items` goes before what `fit` was given.
 
     Raises RunError while the run is not finished, and TrainingError when the exported graph answers otherwise than
     the network.

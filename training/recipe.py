@@ -13,6 +13,7 @@ from training.errors import RecipeError
 RECIPES = Path(__file__).parent / "recipes"
 FORMATS = ("auto", "csv", "tsv", "parquet", "lines")
 DEVICES = ("auto", "cpu", "cuda")
+KEEPS = ("best", "last")
 
 
 def _require(holds: bool, key: str, rule: str) -> None:
@@ -71,6 +72,7 @@ class TrainRecipe:
     epochs: int = 200
     budget_seconds: float | None = None
     patience: int = 20
+    keep: str = "best"
     validation_users: int | None = None
     batch_size: int = 256
     learning_rate: float = 1e-3
@@ -86,6 +88,7 @@ class TrainRecipe:
     def __post_init__(self) -> None:
         """Refuse values outside their ranges."""
         _require(self.device in DEVICES, "train.device", f"one of {', '.join(DEVICES)}")
+        _require(self.keep in KEEPS, "train.keep", f"one of {', '.join(KEEPS)}")
         _require(self.seed >= 0, "train.seed", "at least 0")
         for key in ("epochs", "patience", "batch_size", "copies"):
             _require(getattr(self, key) >= 1, f"train.{key}", "at least 1")

@@ -7,7 +7,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     metadata.json                    optional: what is known of the items
     metrics.jsonl                    one line an epoch
     checkpoint/last.safetensors      all that `fit --resume` needs
-    best.safetensors                 the weights with the best validation
+    kept.safetensors                 the weights of the best epoch, or of the last (train.keep)
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
 ```
@@ -46,7 +46,7 @@ class Run:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoint = path / "checkpoint" / "last.safetensors"
-        self.best = path / "best.safetensors"
+        self.kept = path / "kept.safetensors"
         self.curves = path / "curves.png"
 
     @classmethod
@@ -109,11 +109,11 @@ class Run:
         return Bert4Rec(Bert4RecConfig(item_count=len(self.vocabulary), **asdict(self.recipe.model)))
 
     def load_network(self) -> Bert4Rec:
-        """The best weights so far, on the recipe's device. Raises RunError when there are none yet."""
-        if not self.best.is_file():
+        """The weights kept so far, on the recipe's device. Raises RunError when there are none yet."""
+        if not self.kept.is_file():
             raise RunError(f"{self.path} has no weights yet: no epoch is complete")
         network = self.make_network()
-        load_weights(self.best, network)
+        load_weights(self.kept, network)
         return network.to(choose_device(self.recipe.train.device)).eval()
 
     def start(

@@ -120,7 +120,7 @@ def test_ctrl_c_saves_and_the_resumed_run_is_the_whole_one(tmp_path, cycle_csv, 
         again = _start("fit", recipe, "--data", cycle_csv, "--out", out, *settings, *more)
         _, err = again.communicate(timeout=100)
         assert again.returncode == 0, err
-    assert (stopped / "best.safetensors").read_bytes() == (whole / "best.safetensors").read_bytes()
+    assert (stopped / "kept.safetensors").read_bytes() == (whole / "kept.safetensors").read_bytes()
     results = [json.loads((out / "results.json").read_text()) for out in (stopped, whole)]
     assert results[0]["models"] == results[1]["models"]
     epochs = [Run.open(out).read_epochs() for out in (stopped, whole)]
@@ -216,7 +216,7 @@ def test_a_run_is_only_resumed_as_it_was_begun(tmp_path, cycle_csv, recipe, caps
     (tmp_path / "run" / "results.json").unlink()
     assert main(["publish", run, "--out", str(tmp_path / "bundles")]) == 2
     assert "is not finished" in capsys.readouterr().err
-    (tmp_path / "run" / "best.safetensors").unlink()
+    (tmp_path / "run" / "kept.safetensors").unlink()
     assert main(["evaluate", run, "--data", str(cycle_csv)]) == 2
     assert "has no weights yet" in capsys.readouterr().err
     (tmp_path / "run" / "config.json").write_text("{")

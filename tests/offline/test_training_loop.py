@@ -58,7 +58,7 @@ class Session:
             watcher=Watcher(
                 on_step=lambda *_: None,
                 on_epoch=lambda epoch, _: self.epochs.append(epoch),
-                keep_best=lambda: save_weights(self.folder / "best.safetensors", self.network),
+                keep=lambda: save_weights(self.folder / "kept.safetensors", self.network),
                 save=lambda progress: save_checkpoint(
                     self.folder / "last.safetensors", self.network, self.optimizer, progress
                 ),
@@ -115,7 +115,7 @@ def test_a_network_learns_a_ring_by_heart(make_log, cycles, small_recipe, tmp_pa
         copies=3,
     )
     session = Session(recipe, make_log(cycles), tmp_path).run()
-    load_weights(tmp_path / "best.safetensors", session.network)
+    load_weights(tmp_path / "kept.safetensors", session.network)
     for questions in (session.split.validation, session.split.test):
         assert average(evaluate(NetworkScorer(session.network), questions))["HR@1"] == 1.0
     assert session.epochs[-1].loss < session.epochs[0].loss * 0.7
@@ -147,7 +147,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(make_log, cycles, small_recipe, 
     assert [epoch.validation for epoch in straight.epochs][-1] == resumed.epochs[-1].validation
     best = [Session(recipe, log, folder).network for folder in (whole, parts)]
     for network, folder in zip(best, (whole, parts), strict=True):
-        load_weights(folder / "best.safetensors", network)
+        load_weights(folder / "kept.safetensors", network)
     assert all(torch.equal(a, b) for a, b in zip(best[0].parameters(), best[1].parameters(), strict=True))
 
 
@@ -156,10 +156,19 @@ def test_patience_stops_and_the_best_weights_stay(make_log, cycles, small_recipe
     session = Session(small_recipe(epochs=50, patience=3, learning_rate=1e-9), make_log(cycles), tmp_path).run()
     scores = [epoch.validation["NDCG@10"] for epoch in session.epochs]
     assert session.progress.finished == "no better NDCG@10 for 3 epochs"
-    assert len(scores) == session.progress.best_epoch + 3
-    assert session.progress.best == max(scores) == scores[session.progress.best_epoch - 1]
-    load_weights(tmp_path / "best.safetensors", session.network)
+    assert len(scores) == session.progress.kept_epoch + 3
+    assert session.progress.best == max(scores) == scores[session.progress.kept_epoch - 1]
+    load_weights(tmp_path / "kept.safetensors", session.network)
     assert average(evaluate(NetworkScorer(session.network), session.split.validation))["NDCG@10"] == max(scores)
+
+
+def test_the_last_weights_stay_when_asked_for(make_log, cycles, small_recipe, tmp_path):
+    """With `keep = "last"` the kept weights are those after the last epoch, whatever validation said."""
+    session = Session(small_recipe(epochs=4, keep="last"), make_log(cycles), tmp_path).run()
+    assert session.progress.kept_epoch == 4
+    trained = {name: weight.clone() for name, weight in session.network.state_dict().items()}
+    load_weights(tmp_path / "kept.safetensors", session.network)
+    assert all(torch.equal(weight, trained[name]) for name, weight in session.network.state_dict().items())
 
 
 def test_a_budget_ends_the_run_within_an_epoch(make_log, cycles, small_recipe, tmp_path):
@@ -207,7 +216,7 @@ def test_a_loss_that_is_no_number_ends_the_run(make_log, cycles, small_recipe, t
         session.network.item_bias[0] = float("nan")
     with pytest.raises(Diverged, match=r"no number in epoch 1: lower train\.learning_rate"):
         session.run()
-    assert not (tmp_path / "best.safetensors").exists()
+    assert not (tmp_path / "kept.safetensors").exists()
 
 
 @pytest.mark.parametrize("fault", ["cut", "empty", "other sizes", "other file", "missing"])
