@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
 CHECK ?=
-# cpu: a couple of hundred megabytes; cuda: the plain index's build, several gigabytes on Linux.
-TORCH ?= cpu
+# cpu: a couple of hundred megabytes; cuda: the plain index's build, several gigabytes on Linux. Once chosen, it stays.
+TORCH ?= $(if $(wildcard $(VENV)/.torch-cuda),cuda,cpu)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 export ORT_DISABLE_TELEMETRY := 1
@@ -39,11 +39,16 @@ format: $(VENV)/.dev ## Format and apply safe fixes
 clean: ## Remove environments, caches and artifacts
 	rm -rf $(VENV) .venv-service .cache artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
-# PyTorch comes first and by itself: its CPU build where the public CPU index answers within two seconds, else the plain
-# index's. pip prefers 2.13.0+cpu to 2.13.0, so that an extra index is enough.
-$(VENV)/.run: pyproject.toml constraints.txt
+# Another TORCH than last time takes the old build away first: to pip both are 2.13.0.
+$(VENV)/.torch-$(TORCH):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nextitem needs Python 3.11 or newer: PYTHON=python3.12 make ...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test ! -e $(VENV)/.run || $(PIP) uninstall -y torch
+	@rm -f $(VENV)/.torch-* && touch $@
+
+# PyTorch comes first and by itself: its CPU build where the public CPU index answers within two seconds, else the plain
+# index's. pip prefers 2.13.0+cpu to 2.13.0, so that an extra index is enough.
+$(VENV)/.run: pyproject.toml constraints.txt $(VENV)/.torch-$(TORCH)
 	@echo "Installing PyTorch ($(TORCH)), ONNX Runtime and the rest into $(VENV) ..."
 	@index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.request as r; r.urlopen("$(TORCH_CPU_INDEX)/torch/", timeout=2)' 2>/dev/null; \
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi; $(PIP) install -c constraints.txt $$index torch

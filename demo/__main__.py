@@ -36,7 +36,8 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8000, help="where the service listens on 127.0.0.1 (default 8000)")
     parser.add_argument("--check", action="store_true", help="start from scratch, verify every answer, and exit")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # unwinds, so that the service is stopped, too
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(0))  # unwinds, so that the service is stopped, too
     try:
         run(arguments.port, check=arguments.check)
     except DemoFailed as error:
@@ -112,7 +113,8 @@ def compare(online: Online, results: dict[str, Any], *, check: bool) -> None:
         console.print(
             f"{metric}: {value:.4f} online, {offline[metric]:.4f} offline, {popular[metric]:.4f} by popularity"
         )
-        if check and abs(value - offline[metric]) > 0.001:
+        # Float noise may turn over a near tie: one user's worth of difference is none.
+        if check and abs(value - offline[metric]) > 1.5 / online.users:
             raise DemoFailed(f"the service's {metric} is not the trainer's")
     if check and offline["NDCG@10"] < AHEAD_OF_POPULARITY * popular["NDCG@10"]:
         raise DemoFailed(f"BERT4Rec's NDCG@10 is not {AHEAD_OF_POPULARITY} times popularity's")

@@ -1,5 +1,6 @@
 """The two commands as a user runs them: each in a process of its own, the service for as long as the demo lasts."""
 
+import os
 import subprocess
 import sys
 import time
@@ -10,7 +11,8 @@ from pathlib import Path
 import httpx
 
 START_SECONDS = 60
-STOP_SECONDS = 20
+STOP_SECONDS = 45
+"""More than the service may take to finish what is under way and to stop its store."""
 INTERRUPTED = 130
 
 
@@ -40,11 +42,13 @@ def train(*arguments: str) -> None:
 def serve(bundles: Path, store: Path, port: int, log: Path) -> Iterator[httpx.Client]:
     """Run nextitem-serve on 127.0.0.1 and give a client of it; stop it at the end, whatever happens."""
     url = f"http://127.0.0.1:{port}"
+    # The leash ends the service when this process ends without being able to.
+    leash = [sys.executable, "-m", "service.leash", str(os.getpid())]
     arguments = ["--bundle", str(bundles), "--data-dir", str(store), "--port", str(port)]
     with log.open("wb") as output:
         # Its own session: Ctrl-C reaches the demo alone, which then stops the service in order.
         process = subprocess.Popen(  # noqa: S603 - ours
-            [sys.executable, "-m", "service.cli", *arguments],
+            [*leash, sys.executable, "-m", "service.cli", *arguments],
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -29,12 +29,12 @@ from torch import Tensor, nn
 from model.contract import bundle
 from model.contract.golden import golden_to_bytes
 from model.contract.manifest import Manifest
+from model.contract.question import INPUTS
 from model.contract.vocabulary import Vocabulary
 from model.nets.bert4rec import Bert4Rec
 from model.parity import check_parity, make_golden
 
 OPSET = 20
-INPUTS = ("item_ids", "lengths", "exclude", "candidates", "k")
 GOLDEN_HISTORIES = 8
 """How many of the histories become golden examples in the bundle; all of them are checked at export."""
 

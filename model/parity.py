@@ -7,7 +7,7 @@ import onnxruntime
 import torch
 
 from model.contract.golden import Golden, examine
-from model.contract.question import Answer, Question, decode_answer, encode_question, stack_questions
+from model.contract.question import OUTPUTS, Answer, Question, decode_answer, encode_question, stack_questions
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
 from model.nets.bert4rec import Bert4Rec
@@ -74,7 +74,7 @@ def check_parity(graph: bytes, examples: Sequence[Golden], vocabulary: Vocabular
 
     def answer(questions: Sequence[Question]) -> list[Answer]:
         feed = stack_questions(questions, max_length=max_length, mask_index=vocabulary.mask_index)
-        rows = zip(questions, *session.run(["indexes", "scores"], feed), strict=True)
+        rows = zip(questions, *session.run(OUTPUTS, feed), strict=True)
         return [decode_answer(vocabulary, indexes, scores, k=question.k) for question, indexes, scores in rows]
 
     fault = examine(examples, vocabulary, answer, tolerance=TOLERANCE)

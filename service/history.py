@@ -120,7 +120,7 @@ def name_keys(user_id: str, *, prefix: str) -> Keys:
 def connect(url: str, *, max_connections: int = 64) -> Redis:
     """A client for redis://, rediss:// or unix:// that never repeats a command by itself. Opens nothing yet.
 
-    Raises StartFailed when the URL is none of them.
+    Raises StartFailed when the URL is none of them, or carries an option that does not exist.
     """
     try:
         pool = BlockingConnectionPool.from_url(
@@ -139,9 +139,11 @@ def connect(url: str, *, max_connections: int = 64) -> Redis:
             protocol=2,
             driver_info=None,
         )
-    except ValueError as error:
+        # Connects to nothing, but is the first to look at the URL's options.
+        pool.make_connection()  # type: ignore[no-untyped-call]  # the library leaves it untyped
+    except (ValueError, TypeError, AttributeError, RedisError) as error:
         raise StartFailed(
-            "the store's URL must begin with redis://, rediss:// or unix:// and be well-formed"
+            "the store's URL must begin with redis://, rediss:// or unix:// and be well-formed, its options included"
         ) from error
     return Redis.from_pool(pool)
 

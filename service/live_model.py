@@ -11,9 +11,9 @@ import orjson
 from model.contract.bundle import Bundle, read_bundle
 from model.contract.golden import Golden, examine
 from model.contract.manifest import BundleError, Manifest
-from model.contract.question import Answer, Question, decode_answer, stack_questions
+from model.contract.question import INPUTS, Answer, Question, decode_answer, stack_questions
 from model.contract.vocabulary import Vocabulary
-from service.engine import CUDA, INPUTS, Engine, open_engine
+from service.engine import CUDA, Engine, open_engine
 from service.errors import EngineUnavailable, StartFailed
 from service.popular import Popular
 

@@ -9,26 +9,31 @@ import multiprocessing
 import os
 import signal
 import socket
-import tempfile
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from model.contract.bundle import locate_bundle
+from model.contract.manifest import BundleError
 from service.errors import StartFailed
 from service.leash import tie_to_parent
+from service.metrics_folder import make_metrics_folder
 from service.settings import Settings
 
 if TYPE_CHECKING:  # to import it is to import FastAPI and prometheus_client, which must find their environment first
     from fastapi import FastAPI
 
+    from service.health import Health
+
 DRAIN_LIMIT_S = 30
 """How long requests under way may take to finish once the service is told to stop."""
-HEALTHCHECK_S = 30
-"""A worker that does not answer its supervisor for that long is replaced; to start must not take longer."""
+HEALTHCHECK_S = 10
+"""A worker that does not answer its supervisor for that long is replaced. The supervisor heeds no signal meanwhile."""
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 _BACKLOG = 2048
@@ -52,6 +57,8 @@ def bind(host: str, port: int) -> socket.socket:
         if listener is not None:
             listener.close()
         raise StartFailed(f"cannot listen on {host} port {port}: {error.strerror}") from error
+    except UnicodeError as error:  # an empty or overlong label
+        raise StartFailed(f"cannot listen on {host} port {port}: this is no host name") from error
     return listener
 
 
@@ -65,20 +72,28 @@ def prepare_one(settings: Settings) -> Run:
 
     def run(redis_url: str, listener: socket.socket) -> int:
         app = create_app(settings.model_copy(update={"redis_url": redis_url}), model)
-        _Announced(_configure(settings, app), _announce(settings, listener, words)).run([_listen(listener)])
+        server = _Announced(_configure(settings, app), _announce(settings, listener, words), app.state.service.health)
+        server.run([_listen(listener)])
         return 0
 
     return run
 
 
 def prepare_many(settings: Settings) -> Run:
-    """Check the model in a process that ends again, so that workers need not find out. Raises StartFailed."""
+    """Check the model in a process that ends again, so that workers need not find out. Raises StartFailed.
+
+    The version is settled here: a worker that replaces another serves the same, whatever was published since.
+    """
+    try:
+        settings = settings.model_copy(update={"bundle": locate_bundle(settings.bundle).resolve()})
+    except BundleError as error:
+        raise StartFailed(f"the bundle cannot be used: {error}") from error
     words = _try_model(settings)
 
     def run(redis_url: str, listener: socket.socket) -> int:
         os.environ.update(settings.model_copy(update={"redis_url": redis_url}).to_environment())
-        with tempfile.TemporaryDirectory(prefix="nextitem-metrics-") as folder:
-            os.environ[METRICS_FOLDER] = folder
+        with make_metrics_folder() as folder:
+            os.environ[METRICS_FOLDER] = str(folder)
             config = _configure(settings, f"{__name__}:create_worker_app")
             supervisor = _Supervisor(config, _listen(listener), _announce(settings, listener, words))
             supervisor.run()
@@ -97,11 +112,17 @@ def create_worker_app() -> "FastAPI":
 
 
 class _Announced(uvicorn.Server):
-    """A server that tells when it takes requests."""
+    """A server that tells when it takes requests, and is not ready from the moment it is told to stop."""
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], health: "Health") -> None:
         super().__init__(config)
         self._announce = announce
+        self._health = health
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Not in shutdown(): that begins by closing the socket, after which nobody can ask.
+        self._health.phase = "draining"
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 from model.contract.sequence import align_right, encode_histories
 from model.contract.vocabulary import Vocabulary
 
+INPUTS = ("item_ids", "lengths", "exclude", "candidates", "k")
+OUTPUTS = ("indexes", "scores")
+"""The graph's signature by name (model/export.py has the shapes)."""
+
 
 class Question(NamedTuple):
     """One question in indexes: the known history, what never to answer, what alone to answer, and how many."""

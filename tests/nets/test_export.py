@@ -11,8 +11,8 @@ import torch
 from onnx import numpy_helper
 
 from model.contract.bundle import read_bundle
-from model.contract.question import encode_question, stack_questions
-from model.export import INPUTS, OPSET, export_network, publish_bundle
+from model.contract.question import INPUTS, encode_question, stack_questions
+from model.export import OPSET, export_network, publish_bundle
 from model.parity import ExportError, check_parity, make_golden
 
 MAX_LENGTH = 12

@@ -169,6 +169,25 @@ def test_stop_leaves_no_process_and_no_socket(data_dir):
         _ = store.pid
 
 
+def test_a_death_is_told_once_and_a_stop_is_none(data_dir, caplog):
+    """`on_death` is called, and the log says why, when the server ends by itself; not when stop ends it."""
+    told = threading.Event()
+    store = EmbeddedStore(data_dir, on_death=told.set)
+    with store:
+        assert not store.died
+    assert (store.died, told.is_set(), caplog.messages) == (False, False, [])
+    with store:
+        os.kill(store.pid, signal.SIGKILL)
+        assert told.wait(WAIT_S)
+        assert store.died
+    [message] = caplog.messages
+    assert message.startswith("The embedded store was killed by signal 9, so the service ends, too.")
+    told.clear()
+    with store:
+        assert not store.died
+    assert not told.is_set()
+
+
 def test_a_server_that_will_not_end_is_killed(data_dir, monkeypatch):
     """When SIGTERM has no effect within the grace, stop uses force."""
     monkeypatch.setattr(embedded, "STOP_GRACE_S", 0.2)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from model.contract.bundle import read_bundle
-from model.contract.question import encode_question, stack_questions
-from service.engine import CPU, INPUTS, Engine, open_engine
+from model.contract.question import INPUTS, encode_question, stack_questions
+from service.engine import CPU, Engine, open_engine
 from service.errors import EngineUnavailable, StartFailed
 
 

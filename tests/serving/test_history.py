@@ -351,7 +351,21 @@ def test_senseless_options_are_refused(store_url, options):
         HistoryStore(connect(store_url), **options)
 
 
-@pytest.mark.parametrize("url", ["", "localhost", "http://localhost", "redis://localhost:port"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost",
+        "http://localhost",
+        "redis://localhost:port",
+        "redis://localhost?foo=1",
+        "unix:///store.sock?foo=1",
+        "redis://localhost?db=x",
+        "redis://localhost?protocol=9",
+        "redis://localhost?retry=3",
+        "rediss://localhost?ssl_cert_reqs=maybe",
+    ],
+)
 def test_a_wrong_url_fails_in_one_sentence(url):
     """What is no store URL is refused with the forms that are, without repeating it: it may hold a password."""
     with pytest.raises(StartFailed, match="must begin with redis://, rediss:// or unix://") as raised:

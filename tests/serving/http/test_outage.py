@@ -12,6 +12,7 @@ import pytest
 from model.contract.question import encode_question
 from service.embedded import EmbeddedStore
 from service.engine import Ranked
+from service.server import _Announced, _configure
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_dead_batcher_turns_readiness_red_and_answers_are_popular(make_client, u
 
 
 def test_readiness_while_starting_and_draining(make_client):
-    """503 before the lifespan has begun and once it ends."""
+    """While the service is in either phase, readiness is 503 and says which, and liveness stays 200."""
     client = make_client()
     for phase in ("starting", "draining"):
         client.service.health.phase = phase
@@ -166,6 +167,17 @@ def test_readiness_while_starting_and_draining(make_client):
         assert (response.status_code, response.json()) == (503, {"status": phase, "reasons": []})
         assert client.get("/health/live").status_code == 200
     client.service.health.phase = "serving"
+
+
+def test_told_to_stop_it_is_draining_at_once(make_client):
+    """From the signal on readiness is 503, while the socket still takes connections."""
+    client = make_client()
+    server = _Announced(_configure(client.service.settings, client.app), lambda: None, client.service.health)
+    assert client.get("/health/ready").status_code == 200
+    server.handle_exit(signal.SIGTERM, None)
+    assert server.should_exit
+    response = client.get("/health/ready")
+    assert (response.status_code, response.json()) == (503, {"status": "draining", "reasons": []})
 
 
 def test_departed_client_is_not_computed_for(make_client, monkeypatch):

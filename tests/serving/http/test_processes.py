@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,8 @@ import httpx
 import pytest
 
 from service.leash import POLL_S
+from service.metrics_folder import PREFIX
+from service.server import HEALTHCHECK_S
 
 
 def run_to_end(*arguments, **environment):
@@ -84,6 +87,61 @@ def test_killed_it_leaves_nothing_and_loses_nothing(start_process, wait_until_go
     again = start_process("--workers", str(workers))
     export = httpx.get(f"{again.url}/users/u/history").json()
     assert (acknowledged, export["version"], len(export["events"])) == (50, 50, 50)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_store_ends_the_service(start_process, wait_until_gone, workers):
+    """Kill -9 of the store is one critical line and status 1, within seconds; a restart has every event."""
+    process = start_process("--workers", str(workers))
+    assert httpx.post(f"{process.url}/events", json={"user_id": "u", "item_id": "i01"}).json()["accepted"] == 1
+    family = process.family()
+    [store] = [pid for pid in family if "valkey-server" in (Path("/proc") / str(pid) / "cmdline").read_text()]
+    os.kill(store, signal.SIGKILL)
+    assert process.wait() == 1
+    assert wait_until_gone(family) == set()
+    [line] = [entry for entry in process.log if entry["level"] == "critical"]
+    assert line["message"].startswith("The embedded store was killed by signal 9, so the service ends, too.")
+    again = start_process("--workers", str(workers))
+    assert httpx.get(f"{again.url}/users/u/history").json()["version"] == 1
+
+
+@pytest.mark.parametrize("published", ["another", "corrupt"])
+def test_replaced_workers_serve_what_the_others_serve(start_process, bundle_path, tmp_path, published):
+    """What is published meanwhile waits for the next start, so that no two workers differ and none fails."""
+    root = tmp_path / "bundles"
+    shutil.copytree(bundle_path, root)
+    version = (root / "current").read_text().strip()
+    process = start_process("--workers", "2", "--bundle", str(root))
+    shutil.copytree(root / version, root / "another")
+    manifest = root / "another" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(version, "another"))
+    (root / "current").write_text("another" if published == "another" else "../nowhere")
+    before = process.family()
+    workers = [pid for pid in before if "spawn_main" in (Path("/proc") / str(pid) / "cmdline").read_text()]
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+    # Whoever answers now has replaced one of them: the socket is the parent's and keeps the request until then.
+    answer = httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}, timeout=20).json()
+    assert answer["model"]["version"] == version
+    assert len(process.family() - before) >= 1
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+def test_metrics_folder_of_a_killed_service_is_removed(start_process, tmp_path):
+    """What a kill -9 leaves is removed by the next start, and a folder in use is not."""
+    process = start_process("--workers", "2")
+    temporary = Path(Path(f"/proc/{process.pid}/environ").read_text().split("TMPDIR=")[1].split("\0")[0])
+    [left] = temporary.glob(f"{PREFIX}*")
+    process.signal(signal.SIGKILL)
+    process.wait()
+    assert left.exists()
+    start_process("--workers", "2", "--data-dir", str(tmp_path / "second"))
+    [in_use] = temporary.glob(f"{PREFIX}*")
+    assert in_use != left
+    start_process("--workers", "2", "--data-dir", str(tmp_path / "third"))
+    assert len(list(temporary.glob(f"{PREFIX}*"))) == 2
+    assert in_use.exists()
 
 
 def test_killed_worker_is_replaced(start_process, wait_until_gone):
@@ -167,6 +225,27 @@ def test_second_service_on_one_port(start_process, bundle_path, tmp_path, worker
     )
     assert status == 1
     assert refusals(stderr) == [f"nextitem-serve: cannot listen on 127.0.0.1 port {port}: Address already in use"]
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_host_that_is_no_name(bundle_path, tmp_path, host):
+    """A host name that cannot even be looked up is one sentence, and status 1."""
+    status, stderr = run_to_end("--bundle", bundle_path, "--data-dir", tmp_path / "data", "--host", host, "--port", 0)
+    assert status == 1
+    assert refusals(stderr) == [f"nextitem-serve: cannot listen on {host} port 0: this is no host name"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("url", ["redis://c4n4ry:port", "redis://localhost?c4n4ry=1"])
+def test_store_url_that_cannot_be_used(bundle_path, workers, url):
+    """A store's URL that no worker could use is one sentence and status 1 before any is started."""
+    began = time.monotonic()
+    status, stderr = run_to_end("--bundle", bundle_path, "--redis-url", url, "--port", 0, "--workers", workers)
+    [line] = refusals(stderr)
+    assert status == 1
+    assert line.startswith("nextitem-serve: the store's URL must begin with redis://")
+    assert "c4n4ry" not in stderr
+    assert time.monotonic() - began < HEALTHCHECK_S
 
 
 @pytest.mark.parametrize("workers", [1, 2])
