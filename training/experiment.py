@@ -49,7 +49,7 @@ def fit(
     if run.exists:
         _check_same(run, recipe, log)
     else:
-        run.start(recipe, log, split, metadata, data=data, device=device)
+        run.start(recipe, log, metadata, data=data, device=device)
     if run.is_finished:
         return run.read_results()
     progress = _train(run, split, device, stop)

@@ -2,7 +2,8 @@
 
 Times are epoch seconds or milliseconds (a file whose largest time is below 10^11 is in seconds: as milliseconds that
 would be March 1973), RFC 3339 with a zone, or Parquet datetimes (UTC unless they say otherwise). Events are sorted by
-time within each user, and events of one time keep the order of the file.
+time within each user, and events of one time keep the order of the file. Times outside the years 1900 to 2286 are
+refused: they are in microseconds, or no times at all.
 """
 
 from pathlib import Path
@@ -14,9 +15,11 @@ from model.contract.vocabulary import MAX_ID_LENGTH, Vocabulary, is_valid_id
 from training.errors import DataError
 from training.log import Log
 from training.recipe import DataRecipe
-from training.tables import Places, read_lines, read_table
+from training.tables import Places, cast_column, read_lines, read_table
 
 _SECONDS_BELOW = 1e11
+_EARLIEST_MS, _LATEST_MS = -2_208_988_800_000, 9_999_999_999_999  # the years 1900 and 2286
+_UNITS = "epoch seconds, epoch milliseconds and RFC 3339 with a zone are understood"
 _FORMATS = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".txt": "lines"}
 _USER, _ITEM, _TIME, _TYPE, _VALUE = "user", "item", "time", "type", "value"
 
@@ -32,7 +35,7 @@ def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = 
     if rows.is_empty():
         raise DataError(f"{path} holds no events{' that [data] keeps' if recipe.filters else ''}")
     if _TIME in rows.columns:
-        rows = rows.with_columns(_read_times(rows, places))
+        rows = rows.with_columns(_read_times(path, rows, recipe.timestamp_column, places))
     user_ids = rows[_USER].unique().sort().to_list()
     if vocabulary is None:
         vocabulary = _collect_items(rows, places)
@@ -83,11 +86,15 @@ def _read_rows(path: Path, kind: str, recipe: DataRecipe) -> pl.DataFrame:
         if column not in table.columns:
             key = f"data.{'timestamp' if name == _TIME else name}_column"
             raise DataError(f"{path} has no column {column!r}, only {', '.join(table.columns)}: set {key}")
-    texts = {_USER, _ITEM, _TYPE}
-    rows = table.select(
-        *(pl.col(column).cast(pl.String).alias(name) for name, column in wanted.items() if name in texts),
-        *(pl.col(column).alias(name) for name, column in wanted.items() if name not in texts),
-    ).with_row_index("row")
+    columns = {
+        name: table[column]
+        if name == _TIME
+        else cast_column(path, table[column], pl.Float64, "numbers")
+        if name == _VALUE
+        else cast_column(path, table[column], pl.String, "text or whole numbers")
+        for name, column in wanted.items()
+    }
+    rows = pl.DataFrame(columns).with_row_index("row")
     if kind == "parquet":
         return rows
     return rows.filter(~pl.all_horizontal(pl.exclude("row").is_null()))  # blank lines
@@ -109,28 +116,42 @@ def _keep_wanted(rows: pl.DataFrame, recipe: DataRecipe, places: Places) -> pl.D
     if _TYPE in rows.columns:
         rows = rows.filter(pl.col(_TYPE).is_in(recipe.event_types))
     if _VALUE in rows.columns:
-        values = rows[_VALUE].cast(pl.Float64, strict=False)
+        values = rows[_VALUE]
         places.refuse(rows, values.is_null() | ~values.is_finite(), f"{recipe.value_column!r} is no number")
         rows = rows.filter(values >= recipe.min_value)
     return rows
 
 
-def _read_times(rows: pl.DataFrame, places: Places) -> pl.Series:
-    """The time column as epoch milliseconds, whatever it was."""
+def _read_times(path: Path, rows: pl.DataFrame, name: str, places: Places) -> pl.Series:
+    """The time column as epoch milliseconds, whatever it was; `name` is its name in the file."""
     column = rows[_TIME]
+    places.refuse(rows, column.is_null(), f"no {name}")
     if column.dtype == pl.Date or isinstance(column.dtype, pl.Datetime):
-        places.refuse(rows, column.is_null(), "no timestamp")
-        return column.cast(pl.Datetime("ms")).to_physical().alias(_TIME)
-    places.refuse(rows, column.is_null(), "no timestamp")
+        times = column.cast(pl.Datetime("ms")).to_physical()
+    else:
+        times = _parse_times(path, rows, column.alias(name), places)
+    far = (times < _EARLIEST_MS) | (times > _LATEST_MS)
+    places.refuse(rows, far, f"the time in column {name!r} lies outside the years 1900 to 2286: {_UNITS}")
+    return times.round().cast(pl.Int64).alias(_TIME)
+
+
+def _parse_times(path: Path, rows: pl.DataFrame, column: pl.Series, places: Places) -> pl.Series:
+    """Numbers or texts as epoch milliseconds of any size."""
+    if not column.dtype.is_numeric():
+        column = cast_column(path, column, pl.String, f"times: {_UNITS}")
     numbers = column.cast(pl.Float64, strict=False)  # exact up to 2^53 ms
     if numbers[0] is None:
-        times = column.cast(pl.String).str.to_datetime("%+", time_unit="ms", time_zone="UTC", strict=False)
-        places.refuse(rows, times.is_null(), "the timestamp is neither a number nor RFC 3339 with a zone")
-        return times.to_physical().alias(_TIME)
-    bad = numbers.is_null() | ~numbers.is_finite() | (numbers.abs() > 2.0**53)
-    places.refuse(rows, bad.fill_null(value=True), "the timestamp is no epoch time like the first one")
+        times = column.str.to_datetime("%+", time_unit="ms", time_zone="UTC", strict=False)
+        places.refuse(
+            rows, times.is_null(), f"the time in column {column.name!r} is neither a number nor RFC 3339 with a zone"
+        )
+        return times.to_physical()
+    bad = numbers.is_null() | ~numbers.is_finite()
+    places.refuse(
+        rows, bad.fill_null(value=True), f"the time in column {column.name!r} is no epoch time like the first one"
+    )
     largest = np.abs(numbers.to_numpy()).max()
-    return (numbers * (1000 if largest < _SECONDS_BELOW else 1)).round().cast(pl.Int64).alias(_TIME)
+    return numbers * (1000 if largest < _SECONDS_BELOW else 1)
 
 
 def _collect_items(rows: pl.DataFrame, places: Places) -> Vocabulary:

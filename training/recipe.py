@@ -112,6 +112,11 @@ class Recipe:
     model: ModelRecipe = field(default_factory=ModelRecipe)
     train: TrainRecipe = field(default_factory=TrainRecipe)
 
+    def __post_init__(self) -> None:
+        """Refuse windows with gaps between them: no item of the log may go untrained."""
+        step, longest = self.train.window_step, self.model.max_length
+        _require(step is None or step <= longest, "train.window_step", f"at most model.max_length ({longest})")
+
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Every key with its value, as JSON holds it."""
         return asdict(self)

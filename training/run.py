@@ -2,7 +2,7 @@
 
 ```
 RUN/config.json                      the resolved recipe, the data's fingerprint, the environment
-    vocabulary.txt, counts.npy       the items, and how often each occurs in the training histories
+    vocabulary.txt, counts.npy       the items, and how often each occurs in the log
     samples.json                     some histories, for the parity check and the golden examples of a bundle
     metadata.json                    optional: what is known of the items
     metrics.jsonl                    one line an epoch
@@ -35,7 +35,7 @@ from training.files import write_json, write_whole
 from training.log import Log
 from training.loop import Epoch
 from training.recipe import Recipe, make_recipe
-from training.split import Split, count_items
+from training.split import count_items
 
 _SAMPLES = 32
 
@@ -85,7 +85,7 @@ class Run:
             return Vocabulary.from_bytes((self.path / "vocabulary.txt").read_bytes())
 
     def read_counts(self) -> NDArray[np.int64]:
-        """How often each item occurs in the training histories (V)."""
+        """How often each item occurs in the log, its newest events too (V)."""
         with self._faults("counts.npy"):
             counts: NDArray[np.int64] = np.load(self.path / "counts.npy", allow_pickle=False)
         return counts
@@ -120,19 +120,12 @@ class Run:
         self,
         recipe: Recipe,
         log: Log,
-        split: Split,
         metadata: Mapping[str, object] | None,
         *,
         data: Path,
         device: torch.device,
     ) -> None:
         """Write what is known before the first step; config.json, which makes it a run, last."""
-        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path / "vocabulary.txt", log.vocabulary.to_bytes())
-        write_whole(self.path / "counts.npy", encode_counts(count_items(split.train, len(log.vocabulary))))
-        write_json(self.path / "samples.json", _choose_samples(log, recipe.model.max_length))
-        if metadata is not None:
-            write_json(self.path / "metadata.json", metadata)
         config = {
             "recipe": recipe.to_dict(),
             "data": {
@@ -145,6 +138,14 @@ class Run:
             },
             "environment": describe_environment(device),
         }
+        counts = encode_counts(count_items(log.histories, len(log.vocabulary)))
+        samples = _choose_samples(log, recipe.model.max_length)
+        self.checkpoint.parent.mkdir(parents=True, exist_ok=True)  # not before all else is known to work
+        write_whole(self.path / "vocabulary.txt", log.vocabulary.to_bytes())
+        write_whole(self.path / "counts.npy", counts)
+        write_json(self.path / "samples.json", samples)
+        if metadata is not None:
+            write_json(self.path / "metadata.json", metadata)
         write_json(self.path / "config.json", config)
 
     def append_epoch(self, epoch: Epoch) -> None:

@@ -30,6 +30,16 @@ def read_lines(path: Path) -> pl.Series:
     return table["line"]
 
 
+def cast_column(path: Path, column: pl.Series, kind: type[pl.DataType], wanted: str) -> pl.Series:
+    """A column as text (every cell must be) or as numbers (null where a cell is none). Raises DataError."""
+    try:
+        if column.dtype.is_nested():
+            raise pl.exceptions.InvalidOperationError("cells that hold several values")
+        return column.cast(kind, strict=kind == pl.String)
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path}: column {column.name!r} has the type {column.dtype}, not {wanted}") from error
+
+
 class Places:
     """Where in a file a fault lies: rows carry their number in the column `row`, from 0."""
 
@@ -53,21 +63,25 @@ def _polars_faults(path: Path, kind: str) -> Iterator[None]:
     except pl.exceptions.NoDataError as error:
         raise DataError(f"{path} is empty") from error
     except (pl.exceptions.PolarsError, OSError) as error:
-        ragged = _find_ragged_line(path, SEPARATORS[kind]) if kind in SEPARATORS else None
-        if ragged:
-            raise DataError(f"{path}, {ragged}") from error
+        place = _find_bad_line(path, SEPARATORS[kind]) if kind in SEPARATORS else None
+        if place:
+            raise DataError(f"{path}, {place}") from error
         raise DataError(f"{path} cannot be read as {kind}: {str(error).splitlines()[0]}") from error
 
 
-def _find_ragged_line(path: Path, separator: str) -> str | None:
-    """The first line with more fields than the header, which polars refuses without saying where it is."""
+def _find_bad_line(path: Path, separator: str) -> str | None:
+    """The first line with a bad quote or more fields than the header, which polars refuses without saying where."""
+    begin = 1
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            rows = csv.reader(file, delimiter=separator)
+            rows = csv.reader(file, delimiter=separator, strict=True)
             width = len(next(rows))
             for row in rows:
                 if len(row) > width:
                     return f"line {rows.line_num}: {len(row)} fields where the header has {width}"
-    except (OSError, ValueError, EOFError, StopIteration, csv.Error):
+                begin = rows.line_num + 1
+    except csv.Error:
+        return f"line {begin}: a field with quotes that do not match"
+    except (OSError, ValueError, EOFError, StopIteration):
         return None
     return None

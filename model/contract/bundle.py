@@ -5,7 +5,7 @@ bundles/current                     the version in use, one line
 bundles/<version>/manifest.json     fields and the sha256 of every other file (manifest.py)
                   network.onnx      the graph: encoder, exclusion, candidates and top-k (model/export.py)
                   vocabulary.txt    V item ids in ascending order, line i holding index i
-                  counts.npy        (V) int64: how often each item occurs in the log, for the popular list
+                  counts.npy        (V) int64: how often each item occurs in the whole log, for the popular list
                   golden.json       questions with their answers (golden.py)
                   metadata.jsonl    optional: V JSON objects, line i describing index i
 ```
@@ -21,6 +21,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,9 @@ COUNTS = "counts.npy"
 GOLDEN = "golden.json"
 METADATA = "metadata.jsonl"
 CURRENT = "current"
+
+_ARRAY_FAULTS = (ArithmeticError, MemoryError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
+"""What numpy raises for files that are no arrays: it parses their header as a Python literal and believes the shape."""
 
 _REQUIRED = (NETWORK, VOCABULARY, COUNTS, GOLDEN)
 
@@ -136,17 +140,18 @@ def read_bundle(path: Path) -> Bundle:
     contents = {name: _read_verified(folder, name, file) for name, file in manifest.files.items()}
     try:
         vocabulary = Vocabulary.from_bytes(contents[VOCABULARY])
-        counts = np.load(io.BytesIO(contents[COUNTS]), allow_pickle=False)
-        lines = contents[METADATA].splitlines() if METADATA in contents else None
-        golden = golden_from_bytes(contents[GOLDEN])
     except VocabularyError as error:
         raise BundleFormat(f"{folder}: {VOCABULARY}: {error}") from error
-    except ValueError as error:
+    try:
+        counts = np.lib.format.read_array(io.BytesIO(contents[COUNTS]), allow_pickle=False)
+    except _ARRAY_FAULTS as error:
         raise BundleFormat(f"{folder}: {COUNTS} is no array") from error
+    golden = golden_from_bytes(contents[GOLDEN])
+    lines = contents[METADATA].splitlines() if METADATA in contents else None
     if len(vocabulary) != manifest.item_count:
         raise BundleFormat(f"{folder}: {VOCABULARY} has {len(vocabulary)} items, the manifest {manifest.item_count}")
-    if counts.shape != (len(vocabulary),) or counts.dtype != np.int64:
-        raise BundleFormat(f"{folder}: {COUNTS} is not one int64 for each item")
+    if counts.shape != (len(vocabulary),) or counts.dtype != np.int64 or counts.min() < 0:
+        raise BundleFormat(f"{folder}: {COUNTS} is not one int64 of at least 0 for each item")
     if lines is not None and len(lines) != len(vocabulary):
         raise BundleFormat(f"{folder}: {METADATA} has {len(lines)} lines for {len(vocabulary)} items")
     return Bundle(

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
-from model.contract.manifest import BundleFormat
+from model.contract.manifest import BundleFormat, is_count, is_number
 from model.contract.question import Answer, Question, encode_question
 from model.contract.vocabulary import Vocabulary
 
@@ -37,31 +38,38 @@ def golden_to_bytes(examples: Sequence[Golden]) -> bytes:
 def golden_from_bytes(content: bytes) -> tuple[Golden, ...]:
     """Read what `golden_to_bytes` wrote. Raises BundleFormat when it is anything else."""
     try:
-        examples = tuple(_example(**entry) for entry in json.loads(content))
-    except (ValueError, TypeError) as error:
-        raise BundleFormat("golden.json is malformed") from error
-    if not examples:
+        entries: Any = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise BundleFormat("golden.json is not JSON") from error
+    if not isinstance(entries, list):
+        raise BundleFormat("golden.json is not a list")
+    if not entries:
         raise BundleFormat("golden.json holds no example: nothing could be proven")
-    return examples
+    return tuple(_read_example(position, entry) for position, entry in enumerate(entries))
 
 
-def _example(
-    *,
-    items: list[str],
-    exclude: list[str],
-    candidates: list[str],
-    k: int,
-    expected_items: list[str],
-    expected_scores: list[float],
-) -> Golden:
-    return Golden(
-        items=tuple(items),
-        exclude=tuple(exclude),
-        candidates=tuple(candidates),
-        k=int(k),
-        expected_items=tuple(expected_items),
-        expected_scores=tuple(map(float, expected_scores)),
-    )
+def _read_example(position: int, entry: object) -> Golden:
+    if not isinstance(entry, dict) or entry.keys() != _RULES.keys():
+        raise BundleFormat(f"golden.json: example {position} is not an object of {', '.join(_RULES)}")
+    for name, (holds, wanted) in _RULES.items():
+        if not holds(entry[name]):
+            raise BundleFormat(f"golden.json: example {position}: {name!r} must be {wanted}")
+    if len(entry["expected_items"]) != len(entry["expected_scores"]):
+        raise BundleFormat(f"golden.json: example {position} has not one expected score for each expected item")
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    return Golden(**values)
+
+
+def _is_list_of(holds: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(holds, value))
+
+
+_IDS = (_is_list_of(lambda value: isinstance(value, str)), "a list of strings")
+_RULES = {
+    **dict.fromkeys(("items", "exclude", "candidates", "expected_items"), _IDS),
+    "k": (is_count, "a positive integer"),
+    "expected_scores": (_is_list_of(is_number), "a list of finite numbers"),
+}
 
 
 def examine(

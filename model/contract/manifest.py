@@ -2,8 +2,10 @@
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timedelta
 from typing import Any
 
 FORMAT = 1
@@ -76,11 +78,11 @@ class Manifest:
         """Read manifest.json. Raises BundleFormat naming the first field that is wrong."""
         try:
             document: Any = json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BundleFormat("manifest.json is not JSON") from error
         if not isinstance(document, dict):
             raise BundleFormat("manifest.json is not an object")
-        if document.get("format") != FORMAT:
+        if type(document.get("format")) is not int or document["format"] != FORMAT:  # True and 1.0 equal 1
             raise BundleFormat(f"unknown bundle format {document.get('format')!r}: this version reads format {FORMAT}")
         names = {field.name for field in fields(cls)}
         for name in sorted(names - document.keys()):
@@ -93,12 +95,25 @@ class Manifest:
         return cls(**{**known, "inputs": tuple(document["inputs"]), "files": files})
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def is_count(value: object, *, least: int = 1) -> bool:
+    """Tell whether a value of a JSON document is a whole number from `least` on; true and 1.0 are none."""
+    return type(value) is int and value >= least
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value of a JSON document is a number that a float can hold, neither infinite nor NaN."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value)
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value).utcoffset() == timedelta(0)
+    except ValueError:
+        return False
 
 
 def _is_file_table(value: object) -> bool:
@@ -107,25 +122,24 @@ def _is_file_table(value: object) -> bool:
         and isinstance(entry, dict)
         and isinstance(entry.get("sha256"), str)
         and re.fullmatch(r"[0-9a-f]{64}", entry["sha256"]) is not None
-        and isinstance(entry.get("bytes"), int)
+        and is_count(entry.get("bytes"), least=0)
         for name, entry in value.items()
     )
 
 
 def _is_metric_table(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        isinstance(number, int | float) and not isinstance(number, bool) for number in value.values()
-    )
+    return isinstance(value, dict) and all(map(is_number, value.values()))
 
 
 _RULES = {
     "name": (is_plain_name, "a plain name"),
     "version": (is_plain_name, "a plain name"),
-    **dict.fromkeys(("item_count", "max_length", "width", "layers", "heads"), (_is_count, "a positive integer")),
-    "trained_at": (_is_text, "a time"),
-    "last_event_at": (lambda value: value is None or _is_text(value), "a time or null"),
+    **dict.fromkeys(("item_count", "width", "layers", "heads"), (is_count, "a positive integer")),
+    "max_length": (lambda value: is_count(value, least=2), "an integer of at least 2"),
+    "trained_at": (_is_time, "a time in UTC"),
+    "last_event_at": (lambda value: value is None or _is_time(value), "a time in UTC or null"),
     "data_fingerprint": (_is_text, "a string"),
-    "metrics": (_is_metric_table, "an object of numbers"),
+    "metrics": (_is_metric_table, "an object of finite numbers"),
     "inputs": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of names"),
     "files": (_is_file_table, "an object of {sha256, bytes} by plain file name"),
 }

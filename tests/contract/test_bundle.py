@@ -1,5 +1,6 @@
 """Bundles: written whole or not at all, and refused by name of the fault when anything is off."""
 
+import io
 import json
 
 import numpy as np
@@ -123,7 +124,7 @@ def test_swapped_files_are_refused(published):
         read_bundle(published)
 
 
-@pytest.mark.parametrize("number", [0, 2, "1", None])
+@pytest.mark.parametrize("number", [0, 2, "1", None, True, 1.0])
 def test_unknown_format_is_named(published, number):
     """A format that this version does not read is refused by its number."""
     rewrite(published / VERSION, lambda document: document.update(format=number))
@@ -150,11 +151,22 @@ def test_missing_field_is_named(published, field):
         ("item_count", 0),
         ("item_count", True),
         ("max_length", "200"),
+        ("max_length", 1),
+        ("trained_at", "yesterday"),
+        ("trained_at", "2026-01-02T03:04:05"),
+        ("trained_at", "2026-01-02T03:04:05+02:00"),
         ("last_event_at", 5),
+        ("last_event_at", "2026-13-01T00:00:00Z"),
         ("metrics", {"HR@10": "high"}),
+        ("metrics", {"HR@10": float("nan")}),
+        ("metrics", {"HR@10": float("inf")}),
+        ("metrics", {"HR@10": 10**400}),
+        ("metrics", {"HR@10": True}),
         ("inputs", ["item_ids", 3]),
         ("files", {"../network.onnx": {"sha256": "0" * 64, "bytes": 1}}),
         ("files", {"network.onnx": {"sha256": "0" * 63, "bytes": 1}}),
+        ("files", {"network.onnx": {"sha256": "0" * 64, "bytes": True}}),
+        ("files", {"network.onnx": {"sha256": "0" * 64, "bytes": -1}}),
         ("files", {"network.onnx": "0" * 64}),
     ],
 )
@@ -165,7 +177,7 @@ def test_malformed_field_is_named(published, field, value):
         read_bundle(published)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000])
 def test_manifest_that_is_no_object_is_refused(published, content):
     """Anything but a JSON object is no manifest."""
     (published / VERSION / bundle.MANIFEST).write_bytes(content)
@@ -179,7 +191,16 @@ def test_manifest_that_is_no_object_is_refused(published, content):
         (bundle.VOCABULARY, b"a\nb\n"),
         (bundle.VOCABULARY, b"c\nb\na\n"),
         (bundle.COUNTS, b"not an array"),
+        (bundle.COUNTS, b""),
         (bundle.COUNTS, bundle.encode_counts(np.array([1, 2]))),
+        (bundle.COUNTS, bundle.encode_counts(np.array([1, -1, 2]))),
+        (bundle.COUNTS, bundle.encode_counts(np.array([1, 2, 3]))[:-1]),
+        (bundle.COUNTS, bundle.encode_counts(np.array([1, 2, 3])).replace(b"(3,)", b"(3,(")),
+        (
+            bundle.COUNTS,
+            bundle.encode_counts(np.array([1, 2, 3])).replace(b"(3,), }        ", b"(3" + b"0" * 9 + b",), }"),
+        ),
+        (bundle.COUNTS, bundle.encode_counts(np.array([1, 2, 3])).replace(b"(3,)", b"'3' ")),
         (bundle.METADATA, b"{}\n"),
         (bundle.GOLDEN, b"[{}]"),
         (bundle.GOLDEN, b"{"),
@@ -197,6 +218,15 @@ def test_pickled_counts_never_load(published):
     path = published / VERSION / bundle.COUNTS
     np.save(path, np.array([{}, {}, {}], dtype=object), allow_pickle=True)
     replace(published / VERSION, bundle.COUNTS, path.read_bytes())
+    with pytest.raises(BundleFormat, match=bundle.COUNTS):
+        read_bundle(published)
+
+
+def test_an_archive_of_arrays_is_no_count(published):
+    """An .npz, which numpy would open as something else, is refused."""
+    buffer = io.BytesIO()
+    np.savez(buffer, counts=np.array([1, 2, 3]))
+    replace(published / VERSION, bundle.COUNTS, buffer.getvalue())
     with pytest.raises(BundleFormat, match=bundle.COUNTS):
         read_bundle(published)
 

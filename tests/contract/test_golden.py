@@ -1,5 +1,8 @@
 """What still counts as the golden answer, and what does not."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from model.contract.golden import Golden, difference, golden_from_bytes, golden_to_bytes
@@ -49,8 +52,35 @@ def test_examples_round_trip():
     assert golden_from_bytes(golden_to_bytes([EXAMPLE])) == (EXAMPLE,)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}x", b"[1]", b'[{"items": []}]', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}x", b"[1]", b'[{"items": []}]', b"[]", b"5", b"[" * 100_000, b"\xff"])
 def test_damaged_examples_are_refused(content):
     """Anything else is malformed."""
     with pytest.raises(BundleFormat, match="golden"):
+        golden_from_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("expected_scores", [1.0], "expected score for each"),
+        ("expected_scores", [1.0, 2.0, "3"], "'expected_scores' must be"),
+        ("expected_scores", [1.0, 2.0, float("nan")], "'expected_scores' must be"),
+        ("expected_scores", [1.0, 2.0, 10**400], "'expected_scores' must be"),
+        ("expected_scores", [1.0, 2.0, True], "'expected_scores' must be"),
+        ("expected_items", ["c", "d", 5], "'expected_items' must be"),
+        ("items", [["a"]], "'items' must be"),
+        ("items", "ab", "'items' must be"),
+        ("exclude", None, "'exclude' must be"),
+        ("candidates", [{}], "'candidates' must be"),
+        ("k", float("inf"), "'k' must be"),
+        ("k", True, "'k' must be"),
+        ("k", 0, "'k' must be"),
+        ("k", 3.0, "'k' must be"),
+        ("more", 1, "is not an object of"),
+    ],
+)
+def test_a_wrong_field_is_named(field, value, words):
+    """A field of a wrong type, range or length is malformed, and the example and the field are named."""
+    content = json.dumps([asdict(EXAMPLE), {**asdict(EXAMPLE), field: value}]).encode()
+    with pytest.raises(BundleFormat, match=rf"golden\.json: example 1.* {words}"):
         golden_from_bytes(content)

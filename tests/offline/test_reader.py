@@ -1,6 +1,7 @@
 """Reading logs: every format gives the same log, and every fault is named by file and line."""
 
 import gzip
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,8 @@ def test_equal_times_keep_the_order_of_the_file(tmp_path):
         (["1700000000000", "1700000000001"], [1_700_000_000_000, 1_700_000_000_001]),
         (["1700000000.25", "1700000001"], [1_700_000_000_250, 1_700_000_001_000]),
         (["2023-11-14T22:13:20Z", "2023-11-15T00:13:20.5+02:00"], [1_700_000_000_000, 1_700_000_000_500]),
-        (["99999999999", "0"], [99_999_999_999_000, 0]),
+        (["9999999999", "0"], [9_999_999_999_000, 0]),
+        (["-2208988800", "0"], [-2_208_988_800_000, 0]),
         (["100000000000", "0"], [100_000_000_000, 0]),
     ],
 )
@@ -89,14 +91,27 @@ def test_parquet_datetimes_are_read_in_their_zone(tmp_path):
         ("a.csv", "user,item,timestamp\n,x,1\n", r"a\.csv, line 2: no user"),
         ("a.csv", "user,item,timestamp\nu,x,1\nu,y\n", r"a\.csv, line 3: no timestamp"),
         ("a.csv", "user,item,timestamp\nu,x,1\nu,y,2,3\n", r"a\.csv, line 3: 4 fields where the header has 3"),
-        ("a.csv", "user,item,timestamp\nu,x,1\n\nu,y,soon\n", r"a\.csv, line 4: the timestamp is no epoch time"),
-        ("a.csv", "user,item,timestamp\nu,x,nan\n", r"a\.csv, line 2: the timestamp is no epoch time"),
-        ("a.csv", "user,item,timestamp\nu,x,1e300\n", r"a\.csv, line 2: the timestamp is no epoch time"),
-        ("a.csv", "user,item,timestamp\nu,x,2023-11-14T22:13:20\n", r"line 2: the timestamp is neither .* zone"),
+        (
+            "a.csv",
+            "user,item,timestamp\nu,x,1\n\nu,y,soon\n",
+            r"a\.csv, line 4: the time in column 'timestamp' is no epoch time",
+        ),
+        ("a.csv", "user,item,timestamp\nu,x,nan\n", r"a\.csv, line 2: the time in column 'timestamp' is no epoch time"),
+        ("a.csv", "user,item,timestamp\nu,x,1e300\n", r"a\.csv, line 2: the time in column 'timestamp' lies outside"),
+        (
+            "a.csv",
+            "user,item,timestamp\nu,x,2023-11-14T22:13:20\n",
+            r"line 2: the time in column 'timestamp' is neither .* zone",
+        ),
         ("a.csv", "user,item,timestamp\nu,x y,1\nu,x z,1\n", r"line 2: an item id is 1 to 256 .* \(1 more like it\)"),
         ("a.csv", "user,item,timestamp\nu,x,1\nu,caf\u00e9,1\n", r"a\.csv, line 3: an item id is"),
         ("a.csv", f"user,item,timestamp\nu,{'x' * 257},1\n", r"a\.csv, line 2: an item id is"),
         ("a.csv", b"user,item,timestamp\nu,\xff,1\n", r"a\.csv cannot be read as csv: invalid utf-8"),
+        (
+            "a.csv",
+            'user,item,timestamp\nu,x,1\nu,"y,2\nu,z,3\n',
+            r"a\.csv, line 3: a field with quotes that do not match",
+        ),
         ("a.csv.gz", b"no gzip at all", r"a\.csv\.gz"),
         ("a.tsv", "user\titem\ttimestamp\nu\tx\t1\t2\n", r"a\.tsv, line 2: 4 fields where the header has 3"),
         ("a.txt", "u x\nu\n", r"a\.txt, line 2: not `user item`"),
@@ -110,6 +125,49 @@ def test_faults_name_file_line_and_remedy(tmp_path, name, content, message):
     with pytest.raises(DataError, match=message) as caught:
         read_log(_write(tmp_path / name, content), DataRecipe())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["1700000000000000", "1700000000000000000", "10000000000000", "99999999999", "-2208988801", "9999-12-31T00:00:00Z"],
+)
+def test_times_beyond_the_years_are_refused(tmp_path, time):
+    """Micro- and nanoseconds and times before 1900 or after 2286 are refused with place, column and known units."""
+    path = _write(tmp_path / "t.csv", f"user,item,when\nu,x,{time}\n")
+    wanted = (
+        r"t\.csv, line 2: the time in column 'when' lies outside the years 1900 to 2286: epoch seconds, epoch milli"
+    )
+    with pytest.raises(DataError, match=wanted):
+        read_log(path, DataRecipe(timestamp_column="when"))
+
+
+def test_one_time_beyond_the_years_is_found(tmp_path):
+    """The fault is that of the row that has it, in Parquet datetimes too."""
+    times = pl.Series(["2023-11-14T00:00:00", "1899-12-31T23:59:59"]).str.to_datetime(time_unit="us")
+    pl.DataFrame({"user": [1, 1], "item": [7, 8], "timestamp": times}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"t\.parquet, row 2: the time in column 'timestamp' lies outside"):
+        read_log(tmp_path / "t.parquet", DataRecipe())
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "kind"),
+    [
+        ("user", b"\xff", "Binary, not text or whole numbers"),
+        ("item", ["x"], r"List\(String\), not text or whole numbers"),
+        ("item", {"id": "x"}, r"Struct\(.*\), not text or whole numbers"),
+        ("type", ["buy"], r"List\(String\), not text or whole numbers"),
+        ("value", [1.0], r"List\(Float64\), not numbers"),
+        ("timestamp", [1], r"List\(Int64\), not times: epoch seconds"),
+        ("timestamp", b"\xff", "Binary, not times: epoch seconds"),
+        ("timestamp", timedelta(1), r"Duration\(.*\), not times: epoch seconds"),
+    ],
+)
+def test_columns_of_a_wrong_type_are_named(tmp_path, column, cell, kind):
+    """A Parquet column that holds something else than its use is refused by file, name and type."""
+    row = {"user": 1, "item": 7, "timestamp": 5, "type": "buy", "value": 1.0, column: cell}
+    pl.DataFrame({name: [value] for name, value in row.items()}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=rf"t\.parquet: column '{column}' has the type {kind}"):
+        read_log(tmp_path / "t.parquet", DataRecipe(event_types=("buy",), min_value=0.0))
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path):

@@ -34,6 +34,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
         ({"train": {"device": "tpu"}}, r"train\.device must be one of auto, cpu, cuda"),
         ({"train": {"budget_seconds": 0}}, r"train\.budget_seconds must be above 0"),
         ({"train": {"window_step": 0}}, r"train\.window_step must be at least 1, or absent"),
+        ({"train": {"window_step": 201}}, r"train\.window_step must be at most model\.max_length \(200\)"),
         ({"model": {"heads": 3}}, r"model\.width must be a multiple of model\.heads \(3\)"),
         ({"model": {"max_length": 1}}, r"model\.max_length must be at least 2"),
         ({"model": {"dropout": 1.0}}, r"model\.dropout must be at least 0 and below 1"),
@@ -64,6 +65,14 @@ def test_settings_go_over_the_recipe():
     assert recipe.train.budget_seconds is None
     assert recipe.data.user_column == "uid"
     assert recipe.data.timestamp_column == ""
+
+
+def test_windows_may_touch_but_leave_no_gap():
+    """A step of the whole window is the largest one."""
+    touching = {"model": {"max_length": 9}, "train": {"window_step": 9}}
+    assert make_recipe(touching).train.window_step == 9
+    with pytest.raises(RecipeError, match=r"train\.window_step must be at most model\.max_length \(8\)"):
+        make_recipe(touching, ["model.max_length=8"])
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,9 @@ def test_a_log_becomes_a_run_lists_and_a_bundle(tmp_path, cycle_csv, recipe, cap
     assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
     assert {"loss", "learning_rate", "seconds", "tokens_per_second", "validation"} < lines[0].keys()
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert np.load(run / "counts.npy").sum() == 24 * 5  # 6 to 8 events less two each
+    events = pl.read_csv(cycle_csv)
+    whole = events["item"].value_counts(sort=False).sort("item")["count"].to_list()
+    assert np.load(run / "counts.npy").tolist() == whole  # the held-out events, the newest, among them
 
     assert main(["evaluate", str(run), "--data", str(cycle_csv), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -99,6 +101,7 @@ def test_a_log_becomes_a_run_lists_and_a_bundle(tmp_path, cycle_csv, recipe, cap
     assert bundle.manifest.metrics["HR@10"] == results["models"]["bert4rec"]["HR@10"]["value"]
     assert bundle.manifest.last_event_at == config["data"]["last_event_at"]
     assert json.loads(bundle.metadata[0]) == {"title": "One"}
+    assert bundle.counts.tolist() == whole
     assert len(bundle.golden) > 10
 
 
@@ -174,6 +177,10 @@ def test_baselines_are_evaluated_like_runs(cycle_csv, capsys, baseline):
         (["fit", "demo", "--data", "{none}", "--out", "{out}"], "is no file"),
         (["fit", "demo", "--data", "{csv}", "--out", "{full}"], "is not empty: choose another --out"),
         (["fit", "demo", "--data", "{two}", "--out", "{out}"], "no user has 3 events"),
+        (
+            ["fit", "demo", "--data", "{micro}", "--out", "{out}"],
+            "micro.csv, line 2: the time in column 'timestamp' lies",
+        ),
         (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--items", "{two}x"], "is no file"),
         (["evaluate", "{out}", "--data", "{csv}"], "is no run: it has no config.json"),
         (["evaluate", "pop", "--data", "{csv}", "--set", "train.epochs=1"], "only data.* matters here"),
@@ -187,10 +194,10 @@ def test_bad_input_ends_with_one_sentence_and_2(tmp_path, cycle_csv, capsys, arg
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     (tmp_path / "two.csv").write_text("user,item,timestamp\nu,a,1\nu,b,2\n")
+    (tmp_path / "micro.csv").write_text(re.sub(r"\d{10}$", r"\g<0>000000", cycle_csv.read_text(), flags=re.MULTILINE))
     names = {name: tmp_path / name for name in ("out", "full")}
-    filled = [
-        part.format(csv=cycle_csv, none=tmp_path / "no.csv", two=tmp_path / "two.csv", **names) for part in arguments
-    ]
+    logs = {name: tmp_path / f"{name}.csv" for name in ("none", "two", "micro")}
+    filled = [part.format(csv=cycle_csv, **logs, **names) for part in arguments]
     assert main(filled) == 2
     shown = capsys.readouterr()
     assert message in shown.err

@@ -197,6 +197,32 @@ def test_the_learning_rate_follows_updates_or_the_clock(update, seconds, budget,
     assert schedule_rate(recipe, update=update, updates=100, seconds=seconds) == pytest.approx(2.0 * share)
 
 
+def test_gradients_are_cut_to_the_clip_norm(make_log, cycles, small_recipe, tmp_path):
+    """Every update sees a gradient whose whole norm is the limit, where the gradients are far above it."""
+    session = Session(small_recipe(clip_norm=1e-3), make_log(cycles), tmp_path)
+    norms = []
+
+    def note_norm(*_):
+        norms.append(torch.cat([weight.grad.flatten() for weight in session.network.parameters()]).norm().item())
+
+    session.optimizer.register_step_pre_hook(note_norm)
+    session.run()
+    assert norms == pytest.approx([1e-3] * session.progress.updates, rel=1e-2)
+
+
+def test_the_optimizer_is_adamw_with_the_papers_betas():
+    """Two updates of a bias are those of Adam's formulas at .9 and .999."""
+    layer = torch.nn.Linear(1, 1)
+    optimizer = make_optimizer(layer, TrainRecipe(learning_rate=0.1))
+    expected, first, second = layer.bias.item(), 0.0, 0.0
+    for step, gradient in enumerate((2.0, -0.5), start=1):
+        layer.weight.grad, layer.bias.grad = torch.zeros(1, 1), torch.tensor([gradient])
+        optimizer.step()
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        expected -= 0.1 * first / (1 - 0.9**step) / (math.sqrt(second / (1 - 0.999**step)) + 1e-8)
+    assert layer.bias.item() == pytest.approx(expected, abs=1e-6)
+
+
 def test_decay_spares_biases_and_norms():
     """Vectors are never decayed, matrices always, and each parameter is trained once."""
     network = Bert4Rec(Bert4RecConfig(item_count=5, width=16))
