@@ -20,7 +20,7 @@ def run(*command):
 
 @pytest.fixture(scope="session")
 def log(tmp_path_factory):
-    """Two hundred users who each start with item 50 and see every item between them."""
+    """Two hundred users who each start with item 50 and see every item between them; half of them end with 181."""
     folder = tmp_path_factory.mktemp("log")
     draw = np.random.default_rng(5)
     shuffled = draw.permutation(np.arange(1, ITEMS + 1))
@@ -28,7 +28,8 @@ def log(tmp_path_factory):
         rows = csv.writer(file)
         rows.writerow(["user", "item", "timestamp", "value"])
         for user, items in enumerate(np.array_split(shuffled, 200), start=1):
-            for step, item in enumerate([POPULAR, *items[items != POPULAR], 181]):
+            last = [181] if user % 2 else []
+            for step, item in enumerate([POPULAR, *items[items != POPULAR], *last]):
                 rows.writerow([user, item, 880_000_000 + step, 4])
     with (folder / "items.csv").open("w", newline="") as file:
         rows = csv.writer(file)
