@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -20,12 +20,10 @@ class Online:
     users: int = 0
     hits: int = 0
     gain: float = 0.0
-    sources: dict[str, int] = field(default_factory=dict)
 
     def count(self, answer: Mapping[str, Any], item: str) -> None:
         """Add one answer, given before `item` was sent."""
         self.users += 1
-        self.sources[answer["source"]] = self.sources.get(answer["source"], 0) + 1
         for recommended in answer["items"]:
             if recommended["item_id"] == item:
                 self.hits += 1

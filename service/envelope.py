@@ -46,7 +46,7 @@ class Envelope:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
             code = code or CLIENT_LEFT
-        except Exception:
+        except Exception:  # whatever it is: a client gets an answer even to a bug, and the log the rest
             _log.exception("A request failed", extra={"fields": {"request_id": request_id}})
             if code:
                 raise  # the answer is half sent: only the connection's end can tell

@@ -11,8 +11,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from model.contract.files import write_whole
 from training.errors import CheckpointError
-from training.files import write_whole
 from training.loop import Progress
 
 _WEIGHTS, _MOMENTS, _RANDOM = "network.", "optimizer.", "random."

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from model.contract.files import write_whole
 from training.baselines import Markov, Popularity
 from training.batches import Cloze
 from training.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
@@ -19,7 +20,7 @@ from training.display import Display
 from training.environment import choose_device
 from training.errors import DataError, RecipeError, RunError
 from training.evaluation import NetworkScorer, Scorer, evaluate
-from training.files import write_json, write_whole
+from training.files import write_json
 from training.items import read_items
 from training.log import Log
 from training.loop import Epoch, Progress, Watcher, train

@@ -21,8 +21,8 @@ import httpx
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+from model.contract.files import write_whole
 from training.errors import FetchError
-from training.files import write_whole
 
 LICENCE = (
     "MovieLens-100K is for research use: see https://files.grouplens.org/datasets/movielens/ml-100k-README.txt. "

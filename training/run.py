@@ -26,12 +26,13 @@ import torch
 from numpy.typing import NDArray
 
 from model.contract.bundle import encode_counts
+from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
 from training.checkpoint import load_weights
 from training.environment import choose_device, describe_environment
 from training.errors import RunError
-from training.files import write_json, write_whole
+from training.files import write_json
 from training.log import Log
 from training.loop import Epoch
 from training.recipe import Recipe, make_recipe

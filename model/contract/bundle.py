@@ -26,6 +26,7 @@ from tokenize import TokenError
 import numpy as np
 from numpy.typing import NDArray
 
+from model.contract.files import sync_folder, write_synced, write_whole
 from model.contract.golden import Golden, golden_from_bytes
 from model.contract.manifest import (
     BundleCorrupt,
@@ -95,21 +96,18 @@ def write_bundle(root: Path, manifest: Manifest, files: Mapping[str, bytes]) -> 
     aside.mkdir()
     try:
         for name, content in {**files, MANIFEST: manifest.to_bytes()}.items():
-            _write_synced(aside / name, content)
-        _sync_folder(aside)
+            write_synced(aside / name, content)
+        sync_folder(aside)
         aside.rename(target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    _sync_folder(root)
+    sync_folder(root)
     return target
 
 
 def point_current(root: Path, version: str) -> None:
     """Make `version` the one that readers of `root` get, atomically."""
-    aside = root / f".{CURRENT}.{os.getpid()}.partial"
-    _write_synced(aside, f"{version}\n".encode())
-    aside.rename(root / CURRENT)
-    _sync_folder(root)
+    write_whole(root / CURRENT, f"{version}\n".encode())
 
 
 def locate_bundle(path: Path) -> Path:
@@ -187,18 +185,3 @@ def _read_verified(folder: Path, name: str, file: File) -> bytes:
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise BundleCorrupt(f"{folder}: the digest of {name} is not the one in the manifest")
     return content
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

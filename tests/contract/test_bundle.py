@@ -77,7 +77,7 @@ def test_interrupted_write_leaves_nothing_to_read(tmp_path, files, make_manifest
     def fail(path):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr(bundle, "_sync_folder", fail)
+    monkeypatch.setattr(bundle, "sync_folder", fail)
     with pytest.raises(OSError, match="No space"):
         write_bundle(tmp_path, make_manifest(), files)
     assert list(tmp_path.iterdir()) == []

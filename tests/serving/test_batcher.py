@@ -248,6 +248,7 @@ def test_close_when_idle():
         batcher.start()
         await asyncio.wait_for(batcher.close(), 5)
         await asyncio.wait_for(batcher.close(), 5)
+        assert not batcher.alive
 
     asyncio.run(scenario())
 
