@@ -31,7 +31,7 @@ from model.contract.golden import golden_to_bytes
 from model.contract.manifest import Manifest
 from model.contract.question import INPUTS
 from model.contract.vocabulary import Vocabulary
-from model.nets.bert4rec import Bert4Rec
+from model.nets.transformer import SequenceNetwork
 from model.parity import check_parity, make_golden
 
 OPSET = 20
@@ -44,7 +44,7 @@ class _Scores(nn.Module):
 
     bias: Tensor
 
-    def __init__(self, network: Bert4Rec) -> None:
+    def __init__(self, network: SequenceNetwork) -> None:
         super().__init__()
         self.network = network
         self.register_buffer("bias", F.pad(network.item_bias.detach(), (1, 1), value=-torch.inf))
@@ -54,7 +54,7 @@ class _Scores(nn.Module):
         return F.linear(self.network.read_head(hidden), self.network.items.weight, self.bias)
 
 
-def export_network(network: Bert4Rec) -> bytes:
+def export_network(network: SequenceNetwork) -> bytes:
     """The ONNX file of a network, weights inside."""
     scores = _Scores(network.cpu()).eval()
     batch, length = torch.export.Dim("B"), torch.export.Dim("T", max=network.config.max_length)
@@ -125,8 +125,9 @@ def _append_ranking(graph: onnx.GraphProto) -> None:
 
 def publish_bundle(
     root: Path,
-    network: Bert4Rec,
+    network: SequenceNetwork,
     *,
+    name: str,
     vocabulary: Vocabulary,
     counts: NDArray[np.int64],
     trained_at: datetime,
@@ -135,7 +136,6 @@ def publish_bundle(
     metrics: Mapping[str, float],
     histories: Sequence[Sequence[int]],
     metadata: Mapping[str, Mapping[str, object]] | None = None,
-    name: str = "bert4rec",
 ) -> Path:
     """Export, check against PyTorch on `histories` (item indexes, oldest first), write the bundle and make it current.
 

@@ -10,7 +10,7 @@ from model.contract.golden import Golden, examine
 from model.contract.question import OUTPUTS, Answer, Question, decode_answer, encode_question, stack_questions
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
-from model.nets.bert4rec import Bert4Rec
+from model.nets.transformer import SequenceNetwork
 
 K = 10
 TOLERANCE = 1e-4
@@ -22,7 +22,7 @@ class ExportError(Exception):
 
 
 def make_golden(
-    network: Bert4Rec, vocabulary: Vocabulary, histories: Sequence[Sequence[str]], *, seed: int = 0
+    network: SequenceNetwork, vocabulary: Vocabulary, histories: Sequence[Sequence[str]], *, seed: int = 0
 ) -> list[Golden]:
     """Ask PyTorch a question of each kind for each history: plain, seen excluded, candidates, nothing known at all."""
     draw = np.random.default_rng(seed)
@@ -37,7 +37,7 @@ def make_golden(
 
 
 def _ask_network(
-    network: Bert4Rec,
+    network: SequenceNetwork,
     vocabulary: Vocabulary,
     items: tuple[str, ...],
     exclude: tuple[str, ...],

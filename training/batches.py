@@ -1,4 +1,4 @@
-"""Samples of the Cloze task, cut and masked anew in every epoch, whole batches at a time.
+"""Training samples, cut and masked anew in every epoch, whole batches at a time.
 
 Every draw comes from a generator seeded by (seed, epoch, step), so that a resumed run needs no other state than these
 three numbers to see the very batches that it would have seen.
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from model.contract.sequence import Input
 from training.histories import Histories
+from training.masks import draw_masks
+from training.negatives import UnseenItems, draw_shared
 from training.recipe import TrainRecipe
 
 _POOL = 32
@@ -19,22 +21,48 @@ _POOL = 32
 
 @dataclass(frozen=True)
 class Batch:
-    """Masked windows (B, T), and for the M masked tokens their places in the flattened windows and score columns."""
+    """Windows (B, T), and for the M trained places in them: where in the flattened windows, and the score columns.
+
+    `negatives` are score columns, too: shared (K), each target's own (M, K), or none for the full softmax.
+    """
 
     input: Input
     places: NDArray[np.int64]
     targets: NDArray[np.int64]
+    negatives: NDArray[np.int64] | None
+
+    def share(self, rank: int, world: int) -> "Batch":
+        """Every `world`-th window from `rank` on, with its places."""
+        T = self.input.item_ids.shape[1]
+        mine = np.flatnonzero(self.places // T % world == rank)
+        places = self.places[mine]
+        negatives = self.negatives
+        if negatives is not None and negatives.ndim == 2:
+            negatives = negatives[mine]
+        return Batch(
+            Input(self.input.item_ids[rank::world], self.input.lengths[rank::world]),
+            places // T // world * T + places % T,
+            self.targets[mine],
+            negatives,
+        )
 
 
-class Cloze:
-    """The training samples: every window of every history, some of them cut at a random end instead."""
+class Samples:
+    """Every window of every history, some of them cut at a random end instead.
 
-    def __init__(self, train: Histories, recipe: TrainRecipe, *, max_length: int, item_count: int) -> None:
+    A causal network trains every place of a window, any other the masked places of the Cloze task.
+    """
+
+    def __init__(
+        self, train: Histories, recipe: TrainRecipe, *, max_length: int, item_count: int, causal: bool = False
+    ) -> None:
         self._recipe = recipe
         self._max_length = max_length
-        self._mask_index = item_count + 1
+        self._item_count = item_count
+        self._causal = causal
         self._windows, self._users = cut_windows(train, max_length, recipe.window_step or max_length)
         self._train = train
+        self._unseen = UnseenItems(train, item_count) if recipe.loss == "bce" else None
 
     @property
     def samples(self) -> int:
@@ -67,20 +95,30 @@ class Cloze:
         batches = [sorted_rows[begin : begin + size] for begin in range(0, len(sorted_rows), size)]
         return [Histories(windows.items, starts[batches[i]], ends[batches[i]]) for i in draw.permutation(len(batches))]
 
-    def mask_batch(self, windows: Histories, epoch: int, step: int) -> Batch:
-        """Mask one batch of the plan."""
+    def make_batch(self, windows: Histories, epoch: int, step: int) -> Batch:
+        """Draw masks and negatives for one batch of the plan."""
         draw = np.random.default_rng([self._recipe.seed, epoch, step + 1])  # 0 is the plan's
         item_ids, lengths = windows.cut_windows(self._max_length)
-        masked = draw_masks(
-            lengths,
-            item_ids.shape[1],
-            probability=self._recipe.mask_probability,
-            last_item_share=self._recipe.last_item_share,
-            draw=draw,
-        )
-        places = np.flatnonzero(masked)
+        T = item_ids.shape[1]
+        if self._causal:
+            shown, trained = item_ids, np.arange(T) >= T - lengths[:, None]
+        else:
+            trained = draw_masks(lengths, T, self._recipe, draw)
+            shown = np.where(trained, np.int32(self._item_count + 1), item_ids)
+        places = np.flatnonzero(trained)
         targets = item_ids.reshape(-1)[places].astype(np.int64) - 1
-        return Batch(Input(np.where(masked, np.int32(self._mask_index), item_ids), lengths), places, targets)
+        return Batch(Input(shown, lengths), places, targets, self._draw_negatives(windows, places // T, draw))
+
+    def _draw_negatives(
+        self, windows: Histories, rows: NDArray[np.int64], draw: np.random.Generator
+    ) -> NDArray[np.int64] | None:
+        count = self._recipe.negatives
+        if self._recipe.loss == "softmax" or count is None:
+            return None
+        if self._unseen is None:
+            return draw_shared(self._item_count, count, draw)
+        users = np.searchsorted(self._train.starts, windows.starts, side="right") - 1  # histories lie in order
+        return self._unseen.draw(users[rows], count, draw)
 
 
 def cut_windows(histories: Histories, max_length: int, step: int) -> tuple[Histories, NDArray[np.int64]]:
@@ -96,23 +134,3 @@ def cut_windows(histories: Histories, max_length: int, step: int) -> tuple[Histo
     starts = np.maximum(histories.starts[users], ends - max_length)
     ends = np.maximum(ends, starts + np.minimum(max_length, lengths[users]))  # the oldest window is a full one, too
     return Histories(histories.items, starts, ends), users
-
-
-def draw_masks(
-    lengths: NDArray[np.int32], T: int, *, probability: float, last_item_share: float, draw: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Which tokens (B, T) of right-aligned rows to mask: a share of each row, at least one, or only the last.
-
-    A row of n tokens has max(1, round(n * probability)) masks at places drawn anew, as in the authors' code; a sample
-    that masks the last item alone has the shape of the question asked when serving.
-    """
-    B = len(lengths)
-    real = np.arange(T) >= T - lengths[:, None]
-    keys = np.where(real, draw.random((B, T)), 2.0)
-    wanted = np.maximum(1, np.rint(lengths * probability)).astype(np.int64)
-    threshold = np.take_along_axis(np.sort(keys, axis=1), wanted[:, None] - 1, axis=1)
-    masked: NDArray[np.bool_] = keys <= threshold
-    last_only = draw.random(B) < last_item_share
-    masked[last_only] = False
-    masked[last_only, -1] = True
-    return masked

@@ -15,7 +15,7 @@ from model.contract.files import write_whole
 from training.errors import CheckpointError
 from training.loop import Progress
 
-_WEIGHTS, _MOMENTS, _RANDOM = "network.", "optimizer.", "random."
+_WEIGHTS, _MOMENTS = "network.", "optimizer."
 
 
 def save_weights(path: Path, network: nn.Module) -> None:
@@ -30,10 +30,7 @@ def load_weights(path: Path, network: nn.Module) -> None:
 
 
 def save_checkpoint(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
-    """Write all that resuming needs into one file."""
-    random = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        random["cuda"] = torch.cuda.get_rng_state()
+    """Write all that resuming needs into one file. Random state is no part of it: each step begins its own."""
     tensors = {
         **{_WEIGHTS + name: value for name, value in network.state_dict().items()},
         **{
@@ -41,13 +38,12 @@ def save_checkpoint(path: Path, network: nn.Module, optimizer: torch.optim.Optim
             for index, moments in optimizer.state_dict()["state"].items()
             for name, value in moments.items()
         },
-        **{_RANDOM + name: value for name, value in random.items()},
     }
     write_whole(path, safetensors.torch.save(_to_storable(tensors), {"progress": json.dumps(asdict(progress))}))
 
 
 def load_checkpoint(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Read what `save_checkpoint` wrote into network, optimizer and torch's generators. Raises CheckpointError."""
+    """Read what `save_checkpoint` wrote into network and optimizer. Raises CheckpointError."""
     with _safetensors_faults(path):
         with safetensors.safe_open(path, framework="pt") as file:
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
@@ -58,10 +54,6 @@ def load_checkpoint(path: Path, network: nn.Module, optimizer: torch.optim.Optim
             index, _, moment = name.partition(".")
             state.setdefault(int(index), {})[moment] = value
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        random = _take(tensors, _RANDOM)
-        torch.set_rng_state(random["cpu"])
-        if "cuda" in random and torch.cuda.is_available():
-            torch.cuda.set_rng_state(random["cuda"])
     return progress
 
 

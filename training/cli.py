@@ -1,13 +1,14 @@
-"""nextitem-train: the commands, their arguments and what they print. torch is imported by those that need it only."""
+"""nextitem-train: the commands and what they print. torch is imported by those that need it only."""
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.arguments import make_parser
 from training.errors import InputError, TrainingError
 from training.recipe import DataRecipe, make_recipe, read_recipe
 
@@ -21,9 +22,9 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: done, 2: what was given cannot be used, 130: interrupted, 1: anything else."""
-    options = _make_parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
-        code: int = options.run(options)
+        code = COMMANDS[options.command](options)
         sys.stdout.flush()
     except KeyboardInterrupt:
         _complain("stopped")
@@ -48,56 +49,6 @@ def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="nextitem-train", description="Make next-item recommenders from interaction logs."
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    fit = commands.add_parser("fit", help="train by a recipe")
-    fit.add_argument("recipe", metavar="RECIPE", help="a recipe's name (demo, bert4rec) or the path of a .toml file")
-    _add_data(fit)
-    fit.add_argument("--out", type=Path, required=True, metavar="RUN", help="the run's folder")
-    fit.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
-    fit.add_argument("--items", type=Path, metavar="FILE", help="CSV or TSV with an item column, kept for publish")
-    fit.set_defaults(run=_fit)
-
-    evaluate = commands.add_parser("evaluate", help="test metrics of a run or a baseline")
-    evaluate.add_argument("what", metavar="RUN|pop|markov", help="a run's folder or a baseline")
-    _add_data(evaluate)
-    evaluate.add_argument("--json", action="store_true", help="print JSON")
-    evaluate.set_defaults(run=_evaluate)
-
-    publish = commands.add_parser("publish", help="write a finished run as a bundle and make it current")
-    publish.add_argument("path", type=Path, metavar="RUN")
-    publish.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of all bundles")
-    publish.add_argument("--items", type=Path, metavar="FILE", help="CSV or TSV with an item column: metadata")
-    publish.set_defaults(run=_publish)
-
-    recommend = commands.add_parser("recommend", help="rank unseen items for users of a log")
-    recommend.add_argument("path", type=Path, metavar="RUN")
-    _add_data(recommend)
-    recommend.add_argument("--users", required=True, metavar="u1,u2|all", help="user ids, or all")
-    recommend.add_argument("-k", type=int, default=10, help="items for each user (10)")
-    recommend.add_argument("--out", default="-", metavar="FILE", help=".parquet, .csv, or - for a table (-)")
-    recommend.set_defaults(run=_recommend)
-
-    fetch = commands.add_parser("fetch", help="get a public data set")
-    fetch.add_argument("name", choices=["ml-100k"])
-    fetch.add_argument("--out", type=Path, default=Path("artifacts/ml-100k"), metavar="DIR")
-    fetch.set_defaults(run=_fetch)
-    return parser
-
-
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help="CSV, TSV, Parquet, or `user item` lines as .txt"
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], dest="settings", metavar="SECTION.KEY=VALUE", help="over the recipe"
-    )
-
-
 def _fit(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.recipe, options.settings)
     from training.experiment import fit  # noqa: PLC0415 - imports torch
@@ -116,26 +67,68 @@ def _fit(options: argparse.Namespace) -> int:
     if results is None:
         _complain(f"stopped, and saved in {options.out}: the same command with --resume goes on")
         return 128 + (interrupt.received or INTERRUPTED - 128)
-    _say(format_metrics(results["models"], users=results["users"]))
+    _say(format_metrics(results["models"], protocol=results["protocol"], users=results["users"]))
     _say(format_verdict(results["comparison"]))
     _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")
     return 0
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from training.experiment import BASELINES, evaluate_baseline, evaluate_run  # noqa: PLC0415 - imports torch
-    from training.results import format_metrics  # noqa: PLC0415
+    seed = _read_seed(options)
+    from training.experiment import BASELINES, mark_baseline, mark_run, name_protocol  # noqa: PLC0415 - imports torch
+    from training.protocol import PROTOCOLS  # noqa: PLC0415
+    from training.results import describe_evaluation, format_metrics  # noqa: PLC0415
 
     if options.what in BASELINES:
-        result = evaluate_baseline(options.what, options.data, _read_data_settings({}, options.settings))
+        name = options.what
+        protocol = PROTOCOLS[options.protocol or "P2"]
+        data = _read_data_settings({}, options.settings)
+        exam, marks = mark_baseline(name, options.data, data, protocol, seed=seed, train_only=options.train_only)
     else:
+        if options.train_only:
+            raise InputError("--train-only is for baselines: a run has counted what it was trained on")
         run = _open_run(Path(options.what))
-        result = evaluate_run(run, options.data, _read_data_settings(run.config["recipe"]["data"], options.settings))
+        name = run.recipe.model.network
+        protocol = PROTOCOLS[options.protocol or name_protocol(run.recipe.data)]
+        data = _read_data_settings(run.config["recipe"]["data"], options.settings)
+        exam, marks = mark_run(run, options.data, data, protocol, seed=seed)
+    result = describe_evaluation(marks, exam)
     if options.json:
         _say(json.dumps(result, indent=2, allow_nan=False))
     else:
-        name = options.what if options.what in BASELINES else "bert4rec"
-        _say(format_metrics({name: result["metrics"]}, users=result["users"]))
+        _say(format_metrics({name: result["metrics"]}, protocol=result["protocol"], users=result["users"]))
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    seed = _read_seed(options)
+    if options.protocol and not options.data:
+        raise InputError("--protocol wants --data FILE: what runs wrote of their tests is of their own protocol")
+    from model.contract.files import write_whole  # noqa: PLC0415
+    from training.comparison import compare_on, compare_runs, format_comparison, require_distinct  # noqa: PLC0415 - torch
+    from training.side_by_side import draw_comparison  # noqa: PLC0415 - imports matplotlib
+
+    require_distinct(options.names)
+    if options.data:
+        document = compare_on(options.names, options.data, options.protocol, seed)
+    else:
+        document = compare_runs([_open_run(Path(name)) for name in options.names], seed)
+    write_whole(options.out, draw_comparison(document))
+    if options.json:
+        del document["epochs"]
+        _say(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        _say(format_comparison(document))
+        _complain(f"drawn in {options.out}")
+    return 0
+
+
+def _describe(options: argparse.Namespace) -> int:
+    from training.reader import read_log  # noqa: PLC0415 - imports polars
+    from training.statistics import describe_log, format_statistics  # noqa: PLC0415
+
+    found = describe_log(read_log(options.data, _read_data_settings({}, options.settings)))
+    _say(json.dumps(found, indent=2) if options.json else format_statistics(options.data.name, found))
     return 0
 
 
@@ -191,9 +184,11 @@ def _format_lists(lists: "pl.DataFrame") -> str:
 def _fetch(options: argparse.Namespace) -> int:
     from training import movielens  # noqa: PLC0415 - imports httpx
 
-    if movielens.fetch(options.out):
-        _say(movielens.LICENCE)
-    _say(f"{options.out / movielens.INTERACTIONS} and {options.out / movielens.ITEMS} are there")
+    out = options.out or Path("artifacts") / options.name
+    data_set = movielens.DATA_SETS[options.name]
+    if movielens.fetch(data_set, out):
+        _say(data_set.licence)
+    _say(f"{out / movielens.INTERACTIONS} and {out / movielens.ITEMS} are there")
     return 0
 
 
@@ -209,6 +204,27 @@ def _read_data_settings(begun: dict[str, object], settings: Sequence[str]) -> Da
         if not setting.startswith("data."):
             raise InputError(f"--set {setting}: only data.* matters here")
     return make_recipe({"data": begun}, settings).data
+
+
+def _read_seed(options: argparse.Namespace) -> int:
+    from training.protocol import SEED  # noqa: PLC0415 - imports numpy
+
+    if options.seed is None:
+        return SEED
+    if options.seed < 0:
+        raise InputError("--seed starts at 0")
+    return int(options.seed)
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "fit": _fit,
+    "evaluate": _evaluate,
+    "describe": _describe,
+    "compare": _compare,
+    "publish": _publish,
+    "recommend": _recommend,
+    "fetch": _fetch,
+}
 
 
 if __name__ == "__main__":

@@ -14,8 +14,17 @@ _PACKAGES = ("nextitem", "torch", "numpy", "polars", "safetensors")
 def choose_device(wanted: str) -> torch.device:
     """The device of a recipe: CUDA where there is one and nothing else was asked for."""
     if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "cuda" and "LOCAL_RANK" in os.environ:
+        wanted = f"cuda:{os.environ['LOCAL_RANK']}"  # under torchrun a GPU for each process
     return torch.device(wanted)
+
+
+def choose_bfloat16(wanted: str, device: torch.device) -> bool:
+    """Whether to compute products in bfloat16: on GPUs that have it, unless the recipe says otherwise."""
+    if wanted == "auto":
+        return device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return wanted == "bfloat16"
 
 
 def describe_environment(device: torch.device) -> dict[str, object]:

@@ -1,19 +1,25 @@
-"""Full ranking: every item is a candidate, what the user has already seen is removed, the target never is."""
+"""Ranking: all items or those that a protocol drew are candidates; the target is never removed, seen before or not."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
 from torch import Tensor
 
-from model.nets.bert4rec import Bert4Rec
+from model.nets.transformer import SequenceNetwork
 from training.errors import Diverged
 from training.histories import Histories
-from training.metrics import measure_ranks
+from training.metrics import LIST_LENGTH, measure_coverage, measure_popularity, measure_ranks
+from training.protocol import Exam
 from training.split import Questions
 
-_SCORES_AT_ONCE = 2**24
+_SCORES_AT_ONCE = 2**21
+"""Small enough for malloc to reuse: larger blocks are given back to the system and faulted in again for each batch."""
 
 
 class Scorer(Protocol):
@@ -28,9 +34,9 @@ class Scorer(Protocol):
 
 
 class NetworkScorer:
-    """A BERT4Rec that appends [mask] to each history and reads its output there."""
+    """A network that appends [mask] to each history and reads its output there."""
 
-    def __init__(self, network: Bert4Rec) -> None:
+    def __init__(self, network: SequenceNetwork) -> None:
         self.network = network
         self.item_count = network.config.item_count
 
@@ -45,29 +51,67 @@ class NetworkScorer:
         return scores
 
 
-def rank_targets(scorer: Scorer, questions: Questions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many unseen items score higher than each target, and how many others score the same. Both (B)."""
-    greater, ties = np.zeros(len(questions), dtype=np.int64), np.zeros(len(questions), dtype=np.int64)
+@dataclass(frozen=True)
+class Ranks:
+    """What B questions came to."""
+
+    greater: NDArray[np.int64]
+    """How many candidates score higher than the target (B)."""
+    ties: NDArray[np.int64]
+    """How many other candidates score the same (B)."""
+    lists: NDArray[np.int32]
+    """The indexes of the best K of all items, best first, 0 where there are fewer (B, K)."""
+
+
+def rank_targets(
+    scorer: Scorer,
+    questions: Questions,
+    *,
+    negatives: NDArray[np.int32] | None = None,
+    removes_seen: bool = True,
+    K: int = 0,
+    on_questions: Callable[[int], object] | None = None,
+) -> Ranks:
+    """Rank each target among all items, or among its row of negatives (B, N). Raises Diverged.
+
+    `on_questions` hears how many questions each batch answered.
+    """
+    B = len(questions)
+    greater, ties = np.zeros(B, dtype=np.int64), np.zeros(B, dtype=np.int64)
+    lists = np.zeros((B, min(K, scorer.item_count)), dtype=np.int32)
     by_length = np.argsort(questions.histories.lengths, kind="stable")  # so that batches hold little padding
     step = int(np.clip(_SCORES_AT_ONCE // scorer.item_count, 1, 256))
-    for begin in range(0, len(questions), step):
+    for begin in range(0, B, step):
         rows = by_length[begin : begin + step]
-        greater[rows], ties[rows] = _rank_batch(scorer, questions.select(rows))
-    return greater, ties
+        drawn = None if negatives is None else negatives[rows]
+        greater[rows], ties[rows], lists[rows] = _rank_batch(
+            scorer, questions.select(rows), drawn, removes_seen=removes_seen, K=lists.shape[1]
+        )
+        if on_questions:
+            on_questions(len(rows))
+    return Ranks(greater, ties, lists)
 
 
 @torch.inference_mode()
-def _rank_batch(scorer: Scorer, questions: Questions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _rank_batch(
+    scorer: Scorer, questions: Questions, negatives: NDArray[np.int32] | None, *, removes_seen: bool, K: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     scores = scorer.score(questions.histories)
     if not bool(torch.isfinite(scores).all()):
         raise Diverged("a score is no finite number: nothing can be ranked by it")
     columns = torch.from_numpy(questions.targets.astype(np.int64) - 1).to(scores.device)[:, None]
     target = scores.gather(1, columns)
-    remove_seen(scores, questions.histories)
-    scores.scatter_(1, columns, target)  # a repeated item is a target like any other
-    greater = (scores > target).sum(dim=1)
-    ties = (scores == target).sum(dim=1) - 1
-    return greater.cpu().numpy(), ties.cpu().numpy()
+    if removes_seen:
+        remove_seen(scores, questions.histories)
+    best, places = scores.topk(K, dim=1)
+    lists = torch.where(torch.isfinite(best), places + 1, 0)
+    if negatives is None:
+        scores.scatter_(1, columns, -torch.inf)  # the target does not compete with itself, seen before or not
+        rivals = scores
+    else:
+        rivals = scores.gather(1, torch.from_numpy(negatives.astype(np.int64) - 1).to(scores.device))
+    greater, ties = (rivals > target).sum(dim=1), (rivals == target).sum(dim=1)
+    return greater.cpu().numpy(), ties.cpu().numpy(), lists.cpu().numpy()
 
 
 def remove_seen(scores: Tensor, histories: Histories) -> None:
@@ -78,5 +122,34 @@ def remove_seen(scores: Tensor, histories: Histories) -> None:
 
 
 def evaluate(scorer: Scorer, questions: Questions) -> dict[str, NDArray[np.float64]]:
+    """Every metric of every question by name, all items ranked, seen ones removed."""
+    ranks = rank_targets(scorer, questions)
+    return measure_ranks(ranks.greater, ranks.ties)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a scorer came to in an exam."""
+
+    ranks: Ranks
+    values: dict[str, NDArray[np.float64]]
     """Every metric of every question, by name."""
-    return measure_ranks(*rank_targets(scorer, questions))
+    coverage: float
+
+
+def examine(scorer: Scorer, exam: Exam) -> Marks:
+    """Put a scorer through an exam, with a bar on a terminal."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("questions", total=len(exam.questions))
+        ranks = rank_targets(
+            scorer,
+            exam.questions,
+            negatives=exam.negatives,
+            removes_seen=exam.protocol.removes_seen,
+            K=LIST_LENGTH,
+            on_questions=lambda count: progress.advance(task, count),
+        )
+    popularity = measure_popularity(ranks.lists, exam.popularity)
+    values = {**measure_ranks(ranks.greater, ranks.ties), f"popularity@{LIST_LENGTH}": popularity}
+    return Marks(ranks, values, measure_coverage(ranks.lists, scorer.item_count))

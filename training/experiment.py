@@ -4,33 +4,35 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from model.contract.files import write_whole
 from training.baselines import Markov, Popularity
-from training.batches import Cloze
+from training.batches import Samples
 from training.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
 from training.curves import draw_curves
 from training.display import Display
 from training.environment import choose_device
-from training.errors import DataError, RecipeError, RunError
-from training.evaluation import NetworkScorer, Scorer, evaluate
+from training.errors import RecipeError, RunError
+from training.evaluation import Marks, NetworkScorer, Scorer, evaluate, examine
 from training.files import write_json
 from training.items import read_items
 from training.log import Log
-from training.loop import Epoch, Progress, Watcher, train
+from training.loop import SILENT, Epoch, Progress, Watcher, train
 from training.metrics import average
 from training.optimizer import make_optimizer
+from training.processes import Processes, join_processes
+from training.protocol import PROTOCOLS, SEED, Exam, Protocol, find_fault, require_split, set_exam
 from training.reader import read_log
 from training.recipe import DataRecipe, Recipe
-from training.results import compare_models, describe_evaluation, describe_metrics
+from training.results import compare_models, describe_marks
 from training.run import Run
-from training.split import MIN_EVENTS, PROTOCOL, Questions, Split, leave_one_out
+from training.split import Questions, Split, cut_log
 
 BASELINES: dict[str, Callable[..., Scorer]] = {"pop": Popularity, "markov": Markov}
 
@@ -40,43 +42,69 @@ def fit(
 ) -> dict[str, Any] | None:
     """Train by a recipe into the folder `out` and return its results, or None after a stop.
 
-    With `resume`, a run that was stopped or killed goes on where its last checkpoint was.
+    With `resume`, a run that was stopped or killed goes on where its last checkpoint was. Under torchrun every process
+    calls this; the first one alone writes.
     """
     run = Run(out)
-    _check_folder(run, resume=resume)
     device = _check_device(recipe)
-    metadata = read_items(items) if items else None
-    log, split = _read_split(data, recipe.data)
-    if run.exists:
-        _check_same(run, recipe, log)
-    else:
-        run.start(recipe, log, metadata, data=data, device=device)
-    if run.is_finished:
-        return run.read_results()
-    progress = _train(run, split, device, stop)
-    return _conclude(run, split, device, progress) if progress.finished else None
+    with join_processes(device) as processes:
+        if processes.first:
+            _check_folder(run, resume=resume)
+        metadata = read_items(items) if items else None
+        log, split = _read_split(data, recipe.data)
+
+        def begin() -> dict[str, Any] | None:
+            if run.exists:
+                _check_same(run, recipe, log)
+            else:
+                run.start(recipe, log, metadata, data=data, device=device)
+            return run.read_results() if run.is_finished else None
+
+        results = processes.tell(begin)
+        if results is None:
+            progress = _train(run, split, device, stop, processes)
+            if progress.finished:
+                results = processes.tell(lambda: _conclude(run, log, split, device, progress))
+    return results
 
 
-def evaluate_baseline(name: str, data: Path, recipe: DataRecipe) -> dict[str, Any]:
-    """Test metrics of a baseline on a log."""
-    log, split = _read_split(data, recipe)
-    scorer = BASELINES[name](split.train, len(log.vocabulary))
-    return describe_evaluation(evaluate(scorer, split.test), seed=None)
+def mark_baseline(
+    name: str, data: Path, recipe: DataRecipe, protocol: Protocol, *, seed: int, train_only: bool
+) -> tuple[Exam, Marks]:
+    """Test a baseline on a log; `train_only` counts no test event where the protocol's authors do."""
+    log = read_log(data, recipe)
+    split = protocol.cut(log, recipe)
+    _note(find_fault(protocol, log))
+    exam = set_exam(protocol, log, split, seed)
+    whole = name == "pop" and protocol.counts_everything and not train_only
+    scorer = BASELINES[name](log.histories if whole else split.train, len(log.vocabulary))
+    return exam, examine(scorer, exam)
 
 
-def evaluate_run(run: Run, data: Path, recipe: DataRecipe) -> dict[str, Any]:
-    """Test metrics of a run's kept weights on a log, its own or another one."""
+def mark_run(run: Run, data: Path, recipe: DataRecipe, protocol: Protocol, *, seed: int) -> tuple[Exam, Marks]:
+    """Test a run's kept weights on a log, its own or another one. Raises RunError where test events leak."""
+    require_split(protocol, run.recipe.data, recipe, run.path)
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     if log.fingerprint != run.config["data"]["fingerprint"] or log.dropped:
-        sys.stderr.write(
-            f"note: {data} is not the log that {run.path} was trained on; "
-            f"{log.dropped} events of items that it does not know were left out\n"
+        _note(
+            f"{data} is not the log that {run.path} was trained on: whether it trained on these test events cannot be "
+            f"told; {log.dropped} events of items that it does not know were left out"
         )
-    questions = leave_one_out(log).test
-    if not len(questions):
-        raise DataError(f"{data}: no user has {MIN_EVENTS} events of known items, so there is nothing to test on")
-    scorer = NetworkScorer(run.load_network())
-    return describe_evaluation(evaluate(scorer, questions), seed=run.recipe.train.seed)
+    else:
+        _note(find_fault(protocol, log))
+    split = _cut(log, recipe)
+    exam = set_exam(protocol, log, split, seed)
+    return exam, examine(NetworkScorer(run.load_network()), exam)
+
+
+def _note(text: str | None) -> None:
+    if text:
+        sys.stderr.write(f"note: {text}\n")
+
+
+def name_protocol(recipe: DataRecipe) -> str:
+    """The protocol that a run is measured by when nobody names one: full ranking over its own split."""
+    return "time" if recipe.split == "time" else "P2"
 
 
 def _check_folder(run: Run, *, resume: bool) -> None:
@@ -95,10 +123,11 @@ def _check_device(recipe: Recipe) -> torch.device:
 
 def _read_split(data: Path, recipe: DataRecipe) -> tuple[Log, Split]:
     log = read_log(data, recipe)
-    split = leave_one_out(log)
-    if not len(split.test):
-        raise DataError(f"{data}: no user has {MIN_EVENTS} events, so there is nothing to validate or test on")
-    return log, split
+    return log, _cut(log, recipe)
+
+
+def _cut(log: Log, recipe: DataRecipe) -> Split:
+    return cut_log(log, recipe.split, held_out_users=recipe.held_out_users, test_share=recipe.test_share)
 
 
 def _check_same(run: Run, recipe: Recipe, log: Log) -> None:
@@ -115,35 +144,48 @@ def _check_same(run: Run, recipe: Recipe, log: Log) -> None:
                 )
 
 
-def _train(run: Run, split: Split, device: torch.device, stop: Callable[[], bool]) -> Progress:
+def _train(run: Run, split: Split, device: torch.device, stop: Callable[[], bool], processes: Processes) -> Progress:
     recipe = run.recipe.train
     torch.manual_seed(recipe.seed)
     network = run.make_network().to(device)
     optimizer = make_optimizer(network, recipe)
-    fresh = not run.checkpoint.exists()
+    fresh = processes.tell(lambda: not run.checkpoint.exists())
     progress = Progress() if fresh else load_checkpoint(run.checkpoint, network, optimizer)
-    samples = Cloze(split.train, recipe, max_length=network.config.max_length, item_count=network.config.item_count)
+    samples = Samples(
+        split.train,
+        recipe,
+        max_length=network.config.max_length,
+        item_count=network.config.item_count,
+        causal=network.causal,
+    )
     questions = _choose_users(split.validation, recipe.validation_users, recipe.seed)
+    loop = partial(
+        train,
+        network,
+        optimizer,
+        samples=samples,
+        validate=lambda: average(evaluate(NetworkScorer(network), questions)),
+        recipe=recipe,
+        progress=progress,
+        processes=processes,
+    )
+    if not processes.first:
+        loop(watcher=SILENT)
+        return progress
     with Display(recipe, samples.steps) as display:
 
         def note_epoch(epoch: Epoch, state: Progress) -> None:
             run.append_epoch(replace(epoch, validation=dict(epoch.validation)))
             display.show_epoch(epoch, state)
 
-        train(
-            network,
-            optimizer,
-            samples=samples,
-            validate=lambda: average(evaluate(NetworkScorer(network), questions)),
-            recipe=recipe,
-            progress=progress,
+        loop(
             watcher=Watcher(
                 on_step=display.show_step,
                 on_epoch=note_epoch,
                 keep=lambda: save_weights(run.kept, network),
                 save=lambda state: save_checkpoint(run.checkpoint, network, optimizer, state),
                 stop=stop,
-            ),
+            )
         )
     return progress
 
@@ -155,29 +197,29 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
     return questions.select(np.sort(np.random.default_rng(seed).permutation(len(questions))[:most]))
 
 
-def _conclude(run: Run, split: Split, device: torch.device, progress: Progress) -> dict[str, Any]:
+def _conclude(run: Run, log: Log, split: Split, device: torch.device, progress: Progress) -> dict[str, Any]:
     """Measure the kept weights beside the baselines on the test questions, and write it down."""
     network = run.make_network()
     load_weights(run.kept, network)
     scorers: Mapping[str, Scorer] = {
-        "bert4rec": NetworkScorer(network.to(device)),
+        run.recipe.model.network: NetworkScorer(network.to(device)),
         **{name: make(split.train, len(run.vocabulary)) for name, make in BASELINES.items()},
     }
-    values: dict[str, dict[str, NDArray[np.float64]]] = {
-        name: evaluate(scorer, split.test) for name, scorer in scorers.items()
-    }
+    exam = set_exam(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
+    marks = {name: examine(scorer, exam) for name, scorer in scorers.items()}
     results = {
-        "protocol": PROTOCOL,
+        "protocol": exam.protocol.name,
         "seed": run.recipe.train.seed,
-        "users": len(split.test),
-        "models": {name: describe_metrics(value) for name, value in values.items()},
-        "comparison": compare_models(values),
+        "users": len(exam.questions),
+        "models": {name: describe_marks(mark, exam.seed) for name, mark in marks.items()},
+        "comparison": compare_models(marks, exam.seed),
         "epochs": progress.epoch,
         "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,
         "training_seconds": round(progress.seconds, 1),
         "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
+    run.write_ranks(marks[run.recipe.model.network].ranks)
     write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch))
     write_json(run.path / "results.json", results)
     return results

@@ -1,18 +1,21 @@
-"""The loop: epochs of masked batches, validation after each, weights kept, a state that can be resumed."""
+"""The loop: epochs of batches, validation after each, weights kept, a state that can be resumed."""
 
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from model.nets.bert4rec import Bert4Rec
-from training.batches import Cloze
+from model.nets.transformer import SequenceNetwork
+from training.batches import Batch, Samples
+from training.environment import choose_bfloat16
 from training.errors import Diverged
-from training.loss import cloze_loss
+from training.loss import measure_loss
 from training.optimizer import schedule_rate
+from training.processes import ALONE, Processes
 from training.recipe import TrainRecipe
 
 WATCHED = "NDCG@10"
@@ -21,7 +24,7 @@ WATCHED = "NDCG@10"
 
 @dataclass
 class Progress:
-    """Where a run stands. With the weights, the optimizer and torch's generator it is all that resuming needs."""
+    """Where a run stands. With the weights and the optimizer it is all that resuming needs."""
 
     epoch: int = 0
     """Epochs completed."""
@@ -31,8 +34,8 @@ class Progress:
     seconds: float = 0.0
     epoch_seconds: float = 0.0
     epoch_loss: float = 0.0
-    """Sum of the losses of masked tokens in the epoch under way."""
-    epoch_masks: int = 0
+    """Sum of the losses of trained places in the epoch under way."""
+    epoch_places: int = 0
     epoch_tokens: int = 0
     best: float = -1.0
     kept_epoch: int = 0
@@ -67,19 +70,31 @@ class Watcher:
     stop: Callable[[], bool]
 
 
+SILENT = Watcher(
+    on_step=lambda *_: None,
+    on_epoch=lambda *_: None,
+    keep=lambda: None,
+    save=lambda _: None,
+    stop=lambda: False,
+)
+"""For processes that only help the first one."""
+
+
 def train(
-    network: Bert4Rec,
+    network: SequenceNetwork,
     optimizer: torch.optim.Optimizer,
     *,
-    samples: Cloze,
+    samples: Samples,
     validate: Callable[[], Mapping[str, float]],
     recipe: TrainRecipe,
     progress: Progress,
     watcher: Watcher,
+    processes: Processes = ALONE,
 ) -> None:
     """Train until the epochs, the patience or the budget end, or until `watcher.stop` says so.
 
-    Changes network, optimizer and progress; `progress.finished` stays empty after a stop. Raises Diverged.
+    Changes network, optimizer and progress; `progress.finished` stays empty after a stop. Raises Diverged. Of several
+    processes the first one validates, and its watcher is asked.
     """
     device = network.item_bias.device
     total = torch.tensor(progress.epoch_loss, dtype=torch.float64, device=device)
@@ -90,30 +105,56 @@ def train(
         plan = samples.plan_epoch(progress.epoch)
         while progress.step < len(plan) and not _is_spent(recipe, progress):
             rate = schedule_rate(recipe, update=progress.updates, updates=updates, seconds=progress.seconds)
-            batch = samples.mask_batch(plan[progress.step], progress.epoch, progress.step)
+            batch = samples.make_batch(plan[progress.step], progress.epoch, progress.step)
+            _seed_dropout(recipe.seed, progress, processes.rank)
             network.train()
-            loss = cloze_loss(network, batch, device)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it without types
+            loss = _differentiate(network, batch.share(processes.rank, processes.world), len(batch.targets), recipe)
+            total += processes.add_up(network.parameters(), loss)
             nn.utils.clip_grad_norm_(network.parameters(), recipe.clip_norm)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
-            total += loss.detach() * len(batch.targets)
             progress.step += 1
             progress.updates += 1
-            progress.epoch_masks += len(batch.targets)
+            progress.epoch_places += len(batch.targets)
             progress.epoch_tokens += int(batch.input.lengths.sum())
             if clock.tick():
                 progress.epoch_loss = total.item()
-                watcher.on_step(progress, progress.epoch_loss / progress.epoch_masks)
-            if watcher.stop():
+                watcher.on_step(progress, progress.epoch_loss / progress.epoch_places)
+            stop, progress.seconds = processes.agree(watcher.stop(), progress.seconds)
+            if stop:
                 progress.epoch_loss = total.item()
                 watcher.save(progress)
                 return
         progress.epoch_loss = total.item()
-        _finish_epoch(validate=validate, recipe=recipe, progress=progress, watcher=watcher, rate=rate, clock=clock)
+        _finish_epoch(
+            validate=validate,
+            recipe=recipe,
+            progress=progress,
+            watcher=watcher,
+            rate=rate,
+            clock=clock,
+            processes=processes,
+        )
         total.zero_()
+
+
+def _seed_dropout(seed: int, progress: Progress, rank: int) -> None:
+    """Begin torch's stream of this very step, so that a resumed run needs no generator's state."""
+    words = np.random.SeedSequence([seed, progress.epoch, progress.step, rank]).generate_state(1)
+    torch.manual_seed(int(words[0]))
+
+
+def _differentiate(network: SequenceNetwork, batch: Batch, places: int, recipe: TrainRecipe) -> Tensor:
+    """Set the gradients of one rank's part of a batch with so many places in all. Returns the sum of its losses."""
+    device = network.item_bias.device
+    if not len(batch.targets):
+        return torch.zeros((), device=device)
+    with torch.autocast(device.type, torch.bfloat16, enabled=choose_bfloat16(recipe.precision, device)):
+        loss = measure_loss(network, batch, device, recipe)
+    (loss / places).backward()  # type: ignore[no-untyped-call]  # torch leaves it without types
+    return loss.detach()
 
 
 def _finish_epoch(
@@ -124,12 +165,14 @@ def _finish_epoch(
     watcher: Watcher,
     rate: float,
     clock: "_Clock",
+    processes: Processes,
 ) -> None:
     if not math.isfinite(progress.epoch_loss):
         raise Diverged(f"the loss is no number in epoch {progress.epoch + 1}: lower train.learning_rate")
     trained_seconds = progress.epoch_seconds
-    validation = validate()
+    validation = processes.tell(validate)
     clock.tick()
+    _, progress.seconds = processes.agree(stop=False, seconds=progress.seconds)
     progress.epoch += 1
     if validation[WATCHED] > progress.best:
         progress.best, progress.stale = validation[WATCHED], 0
@@ -140,7 +183,7 @@ def _finish_epoch(
         watcher.keep()
     record = Epoch(
         epoch=progress.epoch,
-        loss=progress.epoch_loss / max(1, progress.epoch_masks),
+        loss=progress.epoch_loss / max(1, progress.epoch_places),
         learning_rate=rate,
         seconds=progress.epoch_seconds,
         tokens_per_second=progress.epoch_tokens / max(trained_seconds, 1e-9),
@@ -152,7 +195,7 @@ def _finish_epoch(
         progress.finished = f"no better {WATCHED} for {recipe.patience} epochs"
     elif _is_spent(recipe, progress):
         progress.finished = f"the budget of {recipe.budget_seconds:g} s is spent"
-    progress.step = progress.epoch_masks = progress.epoch_tokens = 0
+    progress.step = progress.epoch_places = progress.epoch_tokens = 0
     progress.epoch_loss = progress.epoch_seconds = 0.0
     watcher.on_epoch(record, progress)
     watcher.save(progress)

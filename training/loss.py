@@ -1,22 +1,56 @@
-"""The Cloze loss: full softmax cross-entropy over the V items, at masked tokens only."""
+"""The losses: how well the states at the trained places rank the items that stand there.
+
+Symbols: M trained places, K negatives, s+ and s- the scores of target and negatives, V items.
+"""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from model.nets.bert4rec import Bert4Rec
+from model.nets.transformer import SequenceNetwork
 from training.batches import Batch
+from training.recipe import TrainRecipe
+from training.softmax import cross_entropy_sum, sampled_cross_entropy_sum
 
 
-def cloze_loss(network: Bert4Rec, batch: Batch, device: torch.device) -> Tensor:
-    """Mean negative log-likelihood of the M masked items (Sun et al. 2019, equation 8).
+def measure_loss(network: SequenceNetwork, batch: Batch, device: torch.device, recipe: TrainRecipe) -> Tensor:
+    """Sum of the recipe's loss over the M trained places of a batch.
 
-    Only the masked rows go through the head: (M, V) logits, not (B, T, V).
+    Only these rows go through the head; sampled losses score K negatives, whatever V is.
     """
-    item_ids = torch.from_numpy(batch.input.item_ids).to(device)
-    lengths = torch.from_numpy(batch.input.lengths).to(device)
-    places = torch.from_numpy(batch.places).to(device)
-    targets = torch.from_numpy(batch.targets).to(device)
-    hidden = network.encode(item_ids, lengths)
-    masked = hidden.flatten(0, 1).index_select(0, places)
-    return F.cross_entropy(network.score_items(masked), targets)
+    item_ids, lengths = (torch.from_numpy(array).to(device) for array in batch.input)
+    places, targets = torch.from_numpy(batch.places).to(device), torch.from_numpy(batch.targets).to(device)
+    states = network.encode(item_ids, lengths).flatten(0, 1).index_select(0, places)
+    read = network.read_head(states)  # (M, D)
+    if batch.negatives is None:
+        return cross_entropy_sum(read, network.table, network.item_bias, targets)
+    negatives = torch.from_numpy(batch.negatives).to(device)
+    positive = (read * F.embedding(targets, network.table)).sum(dim=-1) + network.item_bias[targets]
+    rows, bias = F.embedding(negatives, network.table), network.item_bias[negatives]
+    if recipe.loss == "sampled_softmax":
+        # Klenitskiy & Vasilev 2023; uniform draws need no correction by their probabilities, which would cancel out.
+        return sampled_cross_entropy_sum(read, rows, bias, targets=targets, positive=positive, negatives=negatives)
+    negative = read @ rows.t() if negatives.dim() == 1 else torch.einsum("md,mkd->mk", read, rows)
+    negative = (negative + bias).masked_fill(negatives == targets[:, None], -torch.inf)
+    if recipe.loss == "gbce":
+        beta = calibrate(negative.shape[1], network.config.item_count, recipe.calibration)
+        return binary_cross_entropy(positive, negative, beta=beta).sum() / (negative.shape[1] + 1)
+    return binary_cross_entropy(positive, negative).sum()
+
+
+def binary_cross_entropy(positive: Tensor, negative: Tensor, *, beta: float = 1.0) -> Tensor:
+    """-beta log sigmoid(s+) - sum log(1 - sigmoid(s-)) of each target (M).
+
+    With beta 1 it is SASRec's own loss (Kang & McAuley 2018, section III.E), with `calibrate` and over K + 1 it is gBCE
+    (Petrov & Macdonald 2023), since log(sigmoid(s)^beta) = beta log sigmoid(s).
+    """
+    return beta * F.softplus(-positive.float()) + F.softplus(negative.float()).sum(dim=1)
+
+
+def calibrate(count: int, item_count: int, calibration: float) -> float:
+    """The beta of gBCE, a (t (1 - 1/a) + 1/a) for the sampling rate a = K / (V - 1) (Petrov & Macdonald 2023).
+
+    t = 0 gives 1, the plain binary cross-entropy; t = 1 gives a, which undoes the overconfidence of sampling.
+    """
+    rate = min(1.0, count / max(1, item_count - 1))
+    return rate * (calibration * (1 - 1 / rate) + 1 / rate)

@@ -1,4 +1,4 @@
-"""HR@k, NDCG@k and MRR from ranks, ties at their expected value under random tie-breaking.
+"""HR@k, NDCG@k and MRR from ranks, ties at their expected value under random tie-breaking; and what lists are made of.
 
 A rank is given by two counts: how many candidates score higher than the target and how many others score the same. The
 target then stands at each of the places greater .. greater + ties with equal chance. Breaking ties for or against the
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CUTS = (1, 5, 10)
+LIST_LENGTH = 10
 
 
 def measure_hits(greater: NDArray[np.int64], ties: NDArray[np.int64], k: int) -> NDArray[np.float64]:
@@ -48,8 +49,18 @@ def average(values: Mapping[str, NDArray[np.float64]]) -> dict[str, float]:
     return {name: float(value.mean()) for name, value in values.items()}
 
 
-def half_width_95(values: NDArray[np.float64]) -> float:
-    """Half the width of the 95 % interval of a mean over users, by the normal approximation."""
-    if len(values) < 2:
-        return float("inf")
-    return float(1.96 * values.std(ddof=1) / np.sqrt(len(values)))
+def measure_coverage(lists: NDArray[np.int32], item_count: int) -> float:
+    """The share of all items that stand on somebody's list; lists (B, K) hold indexes, 0 where there is no item."""
+    return len(np.unique(lists[lists > 0])) / item_count
+
+
+def measure_popularity(lists: NDArray[np.int32], popularity: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean popularity of each list's items (B), `popularity` (V) being 1 for the most popular and 0 for the least.
+
+    Items chosen blindly come to 0.5, and so does an empty list.
+    """
+    listed = lists > 0
+    sums = np.where(listed, popularity[np.maximum(lists, 1) - 1], 0).sum(axis=1)
+    filled = listed.sum(axis=1)
+    result: NDArray[np.float64] = np.where(filled > 0, sums / np.maximum(filled, 1), 0.5)
+    return result

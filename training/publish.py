@@ -18,6 +18,7 @@ def publish_run(run: Run, root: Path, items: Path | None) -> Path:
     the network.
     """
     results = run.read_results()
+    name = run.recipe.model.network
     metadata = read_items(items) if items else run.read_metadata()
     try:
         return publish_bundle(
@@ -28,9 +29,10 @@ def publish_run(run: Run, root: Path, items: Path | None) -> Path:
             trained_at=datetime.fromisoformat(results["finished_at"]),
             last_event_at=run.config["data"]["last_event_at"],
             data_fingerprint=run.config["data"]["fingerprint"],
-            metrics={name: metric["value"] for name, metric in results["models"]["bert4rec"].items()},
+            metrics={key: metric["value"] for key, metric in results["models"][name].items()},
             histories=run.read_samples(),
             metadata=metadata,
+            name=name,
         )
     except (ExportError, BundleError) as error:
         raise TrainingError(f"nothing was published: {error}") from error

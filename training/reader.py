@@ -1,4 +1,4 @@
-"""Reads interaction logs: CSV, TSV, Parquet and the literature's `user item` lines, the text ones also as .gz.
+"""Reads interaction logs: CSV, TSV, Parquet and the literature's lines, the text ones also as .gz.
 
 Times are epoch seconds or milliseconds (a file whose largest time is below 10^11 is in seconds: as milliseconds that
 would be March 1973), RFC 3339 with a zone, or Parquet datetimes (UTC unless they say otherwise). Events are sorted by
@@ -13,9 +13,11 @@ import polars as pl
 
 from model.contract.vocabulary import MAX_ID_LENGTH, Vocabulary, is_valid_id
 from training.errors import DataError
+from training.frequency import drop_rare
+from training.lines import read_pairs
 from training.log import Log
 from training.recipe import DataRecipe
-from training.tables import Places, cast_column, read_lines, read_table
+from training.tables import Places, cast_column, read_table
 
 _SECONDS_BELOW = 1e11
 _EARLIEST_MS, _LATEST_MS = -2_208_988_800_000, 9_999_999_999_999  # the years 1900 and 2286
@@ -31,7 +33,7 @@ def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = 
     places = Places(path, kind)
     for name in (_USER, _ITEM):
         places.refuse(rows, rows[name].is_null() | (rows[name] == ""), f"no {name}")
-    rows = _keep_wanted(rows, recipe, places)
+    rows = drop_rare(_keep_wanted(rows, recipe, places), recipe)
     if rows.is_empty():
         raise DataError(f"{path} holds no events{' that [data] keeps' if recipe.filters else ''}")
     if _TIME in rows.columns:
@@ -45,7 +47,8 @@ def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = 
         *([_TIME] if _TIME in rows.columns else []),
     )
     known = coded.drop_nulls(_ITEM)
-    known = known.sort([_USER, _TIME] if _TIME in known.columns else [_USER], maintain_order=True)
+    for column in (_TIME, _USER):  # two stable sorts by one column take a fifth of the time of one sort by both
+        known = known.sort(column, maintain_order=True) if column in known.columns else known
     counts = np.bincount(known[_USER].to_numpy(), minlength=len(user_ids))
     return Log(
         user_ids=user_ids,
@@ -73,7 +76,7 @@ def _name_format(path: Path, recipe: DataRecipe) -> str:
 def _read_rows(path: Path, kind: str, recipe: DataRecipe) -> pl.DataFrame:
     """The wanted columns under our own names, each row with its number in the file."""
     if kind == "lines":
-        return _read_lines(path)
+        return read_pairs(path)
     wanted = {_USER: recipe.user_column, _ITEM: recipe.item_column}
     if recipe.timestamp_column:
         wanted[_TIME] = recipe.timestamp_column
@@ -98,17 +101,6 @@ def _read_rows(path: Path, kind: str, recipe: DataRecipe) -> pl.DataFrame:
     if kind == "parquet":
         return rows
     return rows.filter(~pl.all_horizontal(pl.exclude("row").is_null()))  # blank lines
-
-
-def _read_lines(path: Path) -> pl.DataFrame:
-    rows = pl.DataFrame({"line": read_lines(path)}).with_row_index("row")
-    rows = rows.filter(pl.col("line").str.strip_chars() != "")
-    rows = rows.with_columns(pl.col("line").str.strip_chars().str.extract_groups(r"^(\S+)[ \t]+(\S+)$").alias("pair"))
-    rows = rows.with_columns(
-        pl.col("pair").struct.field("1").alias(_USER), pl.col("pair").struct.field("2").alias(_ITEM)
-    )
-    Places(path, "lines").refuse(rows, rows[_USER].is_null(), "not `user item`")
-    return rows.select("row", _USER, _ITEM)
 
 
 def _keep_wanted(rows: pl.DataFrame, recipe: DataRecipe, places: Places) -> pl.DataFrame:

@@ -14,6 +14,13 @@ RECIPES = Path(__file__).parent / "recipes"
 FORMATS = ("auto", "csv", "tsv", "parquet", "lines")
 DEVICES = ("auto", "cpu", "cuda")
 KEEPS = ("best", "last")
+SPLITS = ("leave-one-out", "time")
+NETWORKS = ("bert4rec", "sasrec")  # said again here, since reading a recipe must not import torch
+POSITIONS = ("learned", "none")
+NORMS = ("post", "pre", "none")
+ACTIVATIONS = ("gelu", "relu")
+LOSSES = ("softmax", "sampled_softmax", "gbce", "bce")
+PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 def _require(holds: bool, key: str, rule: str) -> None:
@@ -23,7 +30,7 @@ def _require(holds: bool, key: str, rule: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecipe:
-    """[data]: how to read a log."""
+    """[data]: how to read a log, and which of its events train."""
 
     format: str = "auto"
     user_column: str = "user"
@@ -33,34 +40,63 @@ class DataRecipe:
     event_types: tuple[str, ...] = ()
     value_column: str = "value"
     min_value: float | None = None
+    min_user_events: int = 1
+    min_item_events: int = 1
+    filter_rounds: int | None = None
+    split: str = "leave-one-out"
+    held_out_users: int | None = None
+    test_share: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuse what no log can be read by."""
+        """Refuse what no log can be read or cut by."""
         _require(self.format in FORMATS, "data.format", f"one of {', '.join(FORMATS)}")
+        for key in ("min_user_events", "min_item_events"):
+            _require(getattr(self, key) >= 1, f"data.{key}", "at least 1")
+        _require(self.filter_rounds is None or self.filter_rounds >= 1, "data.filter_rounds", "at least 1, or absent")
+        _require(self.split in SPLITS, "data.split", f"one of {', '.join(SPLITS)}")
+        _require(
+            self.held_out_users is None or self.held_out_users >= 1, "data.held_out_users", "at least 1, or absent"
+        )
+        _require(0 < self.test_share < 0.5, "data.test_share", "above 0 and below 0.5")
 
     @property
     def filters(self) -> bool:
         """Whether some events are left out on purpose."""
-        return bool(self.event_types) or self.min_value is not None
+        least = max(self.min_user_events, self.min_item_events)
+        return bool(self.event_types) or self.min_value is not None or least > 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRecipe:
-    """[model]: the network's sizes. The number of items comes from the log."""
+    """[model]: which network, and its sizes; absent ones are its paper's. The number of items comes from the log."""
 
+    network: str = "bert4rec"
     max_length: int = 200
     width: int = 64
     layers: int = 2
     heads: int = 2
     dropout: float = 0.1
+    attention_dropout: float | None = None
+    positions: str = "learned"
+    norm: str | None = None
+    residual: bool = True
+    feed_forward: bool = True
+    inner_factor: int | None = None
+    activation: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
+        _require(self.network in NETWORKS, "model.network", f"one of {', '.join(NETWORKS)}")
         _require(self.max_length >= 2, "model.max_length", "at least 2, for one item and [mask]")
         for key in ("width", "layers", "heads"):
             _require(getattr(self, key) >= 1, f"model.{key}", "at least 1")
         _require(self.width % self.heads == 0, "model.width", f"a multiple of model.heads ({self.heads})")
-        _require(0 <= self.dropout < 1, "model.dropout", "at least 0 and below 1")
+        for key in ("dropout", "attention_dropout"):
+            _require(0 <= (getattr(self, key) or 0) < 1, f"model.{key}", "at least 0 and below 1")
+        _require(self.inner_factor is None or self.inner_factor >= 1, "model.inner_factor", "at least 1, or absent")
+        _require(self.positions in POSITIONS, "model.positions", f"one of {', '.join(POSITIONS)}")
+        for key, known in (("norm", NORMS), ("activation", ACTIVATIONS)):
+            _require(getattr(self, key) in (None, *known), f"model.{key}", f"one of {', '.join(known)}, or absent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +105,7 @@ class TrainRecipe:
 
     seed: int = 1
     device: str = "auto"
+    precision: str = "auto"
     epochs: int = 200
     budget_seconds: float | None = None
     patience: int = 20
@@ -79,7 +116,11 @@ class TrainRecipe:
     warmup_steps: int = 100
     weight_decay: float = 0.01
     clip_norm: float = 5.0
+    loss: str = "softmax"
+    negatives: int | None = None
+    calibration: float = 0.75
     mask_probability: float = 0.2
+    mask_count: int | None = None
     last_item_share: float = 0.1
     crop_share: float = 0.0
     window_step: int | None = None
@@ -88,11 +129,15 @@ class TrainRecipe:
     def __post_init__(self) -> None:
         """Refuse values outside their ranges."""
         _require(self.device in DEVICES, "train.device", f"one of {', '.join(DEVICES)}")
+        _require(self.precision in PRECISIONS, "train.precision", f"one of {', '.join(PRECISIONS)}")
+        _require(self.loss in LOSSES, "train.loss", f"one of {', '.join(LOSSES)}")
+        sampled = self.loss != "softmax"
+        _require(not sampled or self.negatives is not None, "train.negatives", f"given when train.loss is {self.loss}")
         _require(self.keep in KEEPS, "train.keep", f"one of {', '.join(KEEPS)}")
         _require(self.seed >= 0, "train.seed", "at least 0")
         for key in ("epochs", "patience", "batch_size", "copies"):
             _require(getattr(self, key) >= 1, f"train.{key}", "at least 1")
-        for key in ("validation_users", "window_step"):
+        for key in ("validation_users", "window_step", "negatives", "mask_count"):
             _require(getattr(self, key) is None or getattr(self, key) >= 1, f"train.{key}", "at least 1, or absent")
         _require(self.budget_seconds is None or self.budget_seconds > 0, "train.budget_seconds", "above 0, or absent")
         _require(self.learning_rate > 0, "train.learning_rate", "above 0")
@@ -100,7 +145,7 @@ class TrainRecipe:
         _require(self.warmup_steps >= 0, "train.warmup_steps", "at least 0")
         _require(self.weight_decay >= 0, "train.weight_decay", "at least 0")
         _require(0 < self.mask_probability < 1, "train.mask_probability", "above 0 and below 1")
-        for key in ("last_item_share", "crop_share"):
+        for key in ("last_item_share", "crop_share", "calibration"):
             _require(0 <= getattr(self, key) <= 1, f"train.{key}", "between 0 and 1")
 
 
@@ -205,7 +250,7 @@ def _check_value(key: str, hint: Any, value: object) -> object:  # noqa: ANN401 
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not hint:
-        noun = {int: "a whole number", float: "a number", str: "a string"}[hint]
+        noun = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}[hint]
         raise RecipeError(f"{key} must be {noun}, not {value!r}")
     if isinstance(value, float) and value - value != 0:
         raise RecipeError(f"{key} must be a finite number")

@@ -6,52 +6,82 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.metrics import half_width_95
-from training.split import PROTOCOL
+from training.bootstrap import estimate_intervals
+from training.evaluation import Marks
+from training.metrics import LIST_LENGTH
+from training.protocol import PROTOCOLS, Exam
 
 SHOWN = ("HR@10", "NDCG@10", "MRR")
 DECIDES = "NDCG@10"
 
+Document = dict[str, Any]
 
-def describe_metrics(values: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
-    """Each metric's mean over users and half the width of its 95 % interval."""
+
+def describe_values(values: Mapping[str, NDArray[np.float64]], seed: int) -> dict[str, dict[str, float]]:
+    """Each metric's mean over users with its 95 % interval by bootstrap."""
+    lows, highs = estimate_intervals(np.stack(list(values.values()), axis=1), seed)
     return {
-        name: {"value": float(value.mean()), "half_width_95": half_width_95(value)} for name, value in values.items()
+        name: {"value": float(value.mean()), "low": float(low), "high": float(high)}
+        for (name, value), low, high in zip(values.items(), lows, highs, strict=True)
     }
 
 
-def describe_evaluation(values: Mapping[str, NDArray[np.float64]], *, seed: int | None) -> dict[str, Any]:
-    """What `evaluate --json` prints; the seed is null for a baseline, which draws nothing."""
-    return {"protocol": PROTOCOL, "seed": seed, "users": len(values[DECIDES]), "metrics": describe_metrics(values)}
+def describe_marks(marks: Marks, seed: int) -> dict[str, dict[str, float]]:
+    """All metrics of one scorer. Coverage is of the lists that were made, no mean over users: it has no interval."""
+    coverage = {"value": marks.coverage, "low": marks.coverage, "high": marks.coverage}
+    return {**describe_values(marks.values, seed), f"coverage@{LIST_LENGTH}": coverage}
 
 
-def compare_models(values: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> dict[str, Any]:
+def describe_evaluation(marks: Marks, exam: Exam) -> Document:
+    """What `evaluate --json` prints; the seed is that of negatives and intervals."""
+    return {
+        "protocol": exam.protocol.name,
+        "seed": exam.seed,
+        "users": len(exam.questions),
+        "metrics": describe_marks(marks, exam.seed),
+    }
+
+
+def compare_models(marks: Mapping[str, Marks], seed: int) -> Document:
     """Who wins by NDCG@10, by how much over the second, and the 95 % interval of that lead over the same users."""
-    ranking = sorted(values, key=lambda name: float(values[name][DECIDES].mean()), reverse=True)
-    lead = values[ranking[0]][DECIDES] - values[ranking[1]][DECIDES]
-    return {
-        "winner": ranking[0],
-        "second": ranking[1],
-        "metric": DECIDES,
-        "lead": float(lead.mean()),
-        "half_width_95": half_width_95(lead),
-    }
+    ranking = sorted(marks, key=lambda name: float(marks[name].values[DECIDES].mean()), reverse=True)
+    first, second = (marks[name].values[DECIDES] for name in ranking[:2])
+    lead = describe_values({"lead": first - second}, seed)["lead"]
+    return {"winner": ranking[0], "second": ranking[1], "metric": DECIDES, "lead": lead}
 
 
-def format_metrics(models: Mapping[str, Mapping[str, Mapping[str, float]]], *, users: int) -> str:
+def format_metrics(models: Mapping[str, Mapping[str, Mapping[str, float]]], *, protocol: str, users: int) -> str:
     """A small table, a line a model."""
-    lines = [f"{PROTOCOL}; {users} users", f"{'':<10}" + "".join(f"{name:>18}" for name in SHOWN)]
+    lines = head_table(protocol, users, 10)
     for model, metrics in models.items():
-        cells = [f"{metrics[name]['value']:.4f} ± {metrics[name]['half_width_95']:.4f}" for name in SHOWN]
-        lines.append(f"{model:<10}" + "".join(f"{cell:>18}" for cell in cells))
+        lines.append(format_row(model, metrics, 10))
     return "\n".join(lines)
+
+
+def head_table(protocol: str, users: int, width: int) -> list[str]:
+    """What was measured, and the names of the columns; `width` is that of the first one."""
+    return [
+        f"{protocol}: {PROTOCOLS[protocol].summary}; {users} users, 95 % intervals",
+        " " * width + "".join(f"{name:>28}" for name in SHOWN),
+    ]
+
+
+def format_row(name: str, metrics: Mapping[str, Mapping[str, float]], width: int, *, sign: str = "") -> str:
+    """A line of that table, with `sign` "+" for differences."""
+    return f"{name:<{width}}" + "".join(f"{format_interval(metrics[metric], sign):>28}" for metric in SHOWN)
+
+
+def format_interval(metric: Mapping[str, float], sign: str = "") -> str:
+    """A value and where it lies."""
+    value, low, high = (f"{metric[key]:{sign}.4f}" for key in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 def format_verdict(comparison: Mapping[str, Any]) -> str:
     """One sentence that says who wins, and whether that could be chance."""
-    lead, half = comparison["lead"], comparison["half_width_95"]
-    sure = "" if lead > half else ", which may be chance"
+    lead = comparison["lead"]
+    sure = "" if lead["low"] > 0 else ", which may be chance"
     return (
-        f"{comparison['winner']} wins: its {comparison['metric']} is {lead:.4f} ± {half:.4f} above that of "
+        f"{comparison['winner']} wins: its {comparison['metric']} is {format_interval(lead)} above that of "
         f"{comparison['second']} (95 % over the same users){sure}."
     )

@@ -8,12 +8,15 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     metrics.jsonl                    one line an epoch
     checkpoint/last.safetensors      all that `fit --resume` needs
     kept.safetensors                 the weights of the best epoch, or of the last (train.keep)
+    test_ranks.npz                   for each test question, how many items scored higher and how many the same
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
 ```
 """
 
+import io
 import json
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -28,10 +31,12 @@ from numpy.typing import NDArray
 from model.contract.bundle import encode_counts
 from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
-from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.catalogue import make_network
+from model.nets.transformer import SequenceNetwork
 from training.checkpoint import load_weights
 from training.environment import choose_device, describe_environment
 from training.errors import RunError
+from training.evaluation import Ranks
 from training.files import write_json
 from training.log import Log
 from training.loop import Epoch
@@ -105,11 +110,23 @@ class Run:
             raise RunError(f"{self.path} is not finished: continue it with `nextitem-train fit ... --resume`")
         return dict(self._read_json("results.json"))
 
-    def make_network(self) -> Bert4Rec:
-        """The untrained network, drawn from torch's generator."""
-        return Bert4Rec(Bert4RecConfig(item_count=len(self.vocabulary), **asdict(self.recipe.model)))
+    def write_ranks(self, ranks: Ranks) -> None:
+        """Keep what the test questions came to, so that runs can be compared question by question."""
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, greater=ranks.greater, ties=ranks.ties)
+        write_whole(self.path / "test_ranks.npz", buffer.getvalue())
 
-    def load_network(self) -> Bert4Rec:
+    def read_ranks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many items scored higher and how many the same, by test question: both (B)."""
+        with self._faults("test_ranks.npz"), np.load(self.path / "test_ranks.npz", allow_pickle=False) as file:
+            return file["greater"], file["ties"]
+
+    def make_network(self) -> SequenceNetwork:
+        """The untrained network, drawn from torch's generator."""
+        sizes = asdict(self.recipe.model)
+        return make_network(sizes.pop("network"), item_count=len(self.vocabulary), **sizes)
+
+    def load_network(self) -> SequenceNetwork:
         """The weights kept so far, on the recipe's device. Raises RunError when there are none yet."""
         if not self.kept.is_file():
             raise RunError(f"{self.path} has no weights yet: no epoch is complete")
@@ -171,7 +188,7 @@ class Run:
             yield
         except FileNotFoundError as error:
             raise RunError(f"{self.path / name} is missing") from error
-        except (ValueError, KeyError, TypeError, RunError) as error:
+        except (ValueError, KeyError, TypeError, zipfile.BadZipFile, RunError) as error:
             raise RunError(f"{self.path / name} is not what a run writes: {error}") from error
 
 

@@ -1,10 +1,13 @@
-"""A small network with weights large enough that answers differ."""
+"""Small networks with weights large enough that answers differ, and layers spelled out."""
+
+import math
 
 import pytest
 import torch
 
+from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
-from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.catalogue import make_network
 
 torch.set_num_threads(1)  # networks this small are slower on two threads, and far slower on a busy machine
 
@@ -16,11 +19,110 @@ def vocabulary():
 
 
 @pytest.fixture(scope="session")
-def network(vocabulary):
-    """BERT4Rec with two layers and a window of twelve."""
-    torch.manual_seed(7)
-    network = Bert4Rec(Bert4RecConfig(item_count=len(vocabulary), max_length=12, width=16, layers=2, heads=2))
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.normal_(std=0.4)
-    return network.eval()
+def make_small(vocabulary):
+    """A maker of networks by name with two layers, two heads and a window of twelve; keyword arguments are switches."""
+
+    def make(name, **switches):
+        torch.manual_seed(7)
+        sizes = {"max_length": 12, "width": 16, "layers": 2, "heads": 2, **switches}
+        network = make_network(name, item_count=len(vocabulary), **sizes)
+        deviation = 0.1 if switches.get("norm") == "none" else 0.4  # without norms nothing bounds the scores
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.normal_(std=deviation)
+        return network.eval()
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def network(make_small):
+    """BERT4Rec as the paper has it."""
+    return make_small("bert4rec")
+
+
+@pytest.fixture(scope="session")
+def ask():
+    """A function: network, item-index histories -> scores (B, V)."""
+
+    def ask(network, *histories):
+        item_ids, lengths = encode_histories(
+            histories, max_length=network.config.max_length, mask_index=network.config.item_count + 1
+        )
+        with torch.inference_mode():
+            return network(torch.from_numpy(item_ids), torch.from_numpy(lengths))
+
+    return ask
+
+
+def _norm(x, norm):
+    if isinstance(norm, torch.nn.Identity):
+        return x
+    centred = x - x.mean(dim=-1, keepdim=True)
+    return centred / (centred.pow(2).mean(dim=-1, keepdim=True) + norm.eps).sqrt() * norm.weight + norm.bias
+
+
+def _attend(x, layer, *, causal):
+    """Head by head, query by query."""
+    config = layer.config
+    size = config.width // config.heads
+    q, k, v = (x @ layer.query_key_value.weight.T + layer.query_key_value.bias).split(config.width, dim=1)
+    rows = []
+    for place in range(len(x)):
+        seen = place + 1 if causal else len(x)
+        heads = []
+        for head in range(config.heads):
+            cut = slice(head * size, (head + 1) * size)
+            weights = torch.softmax(k[:seen, cut] @ q[place, cut] / math.sqrt(size), dim=0)
+            heads.append(weights @ v[:seen, cut])
+        rows.append(torch.cat(heads))
+    return torch.stack(rows) @ layer.attention_out.weight.T + layer.attention_out.bias
+
+
+def _feed(x, layer):
+    inner = x @ layer.inner.weight.T + layer.inner.bias
+    gelu = inner * 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
+    return (gelu if layer.config.activation == "gelu" else inner.clamp(min=0)) @ layer.outer.weight.T + layer.outer.bias
+
+
+@pytest.fixture(scope="session")
+def spell_out():
+    """A function: network, embedded tokens (T, D) of one history -> states (T, D), by the papers' equations.
+
+    Without padding and fused attention, every switch in its own line.
+    """
+
+    def run(network, x):
+        config = network.config
+        for layer in network.layers:
+            branches = [(lambda x, layer=layer: _attend(x, layer, causal=network.causal), layer.attention_norm)]
+            if config.feed_forward:
+                branches.append((lambda x, layer=layer: _feed(x, layer), layer.norm))
+            for branch, norm in branches:
+                y = branch(_norm(x, norm)) if config.norm == "pre" else branch(x)
+                x = x + y if config.residual else y
+                x = _norm(x, norm) if config.norm == "post" else x
+        return _norm(x, network.last_norm) if config.norm == "pre" else x
+
+    return run
+
+
+@pytest.fixture(
+    params=[
+        {},
+        {"positions": "none"},
+        {"norm": "post"},
+        {"norm": "pre"},
+        {"norm": "none"},
+        {"residual": False},
+        {"feed_forward": False},
+        {"inner_factor": 3},
+        {"activation": "relu"},
+        {"activation": "gelu"},
+        {"layers": 1, "heads": 1},
+    ],
+    ids=str,
+)
+def switches(request):
+    """Every switch of the ablations, one at a time."""
+    return request.param

@@ -1,7 +1,5 @@
 """The network against its paper: shapes, equations, and what must not matter."""
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,51 +8,22 @@ from model.contract.sequence import encode_histories
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
 
 
-def ask(network, *histories):
-    """Scores (B, V) after item-index histories."""
-    item_ids, lengths = encode_histories(
-        histories, max_length=network.config.max_length, mask_index=network.config.item_count + 1
-    )
-    with torch.inference_mode():
-        return network(torch.from_numpy(item_ids), torch.from_numpy(lengths))
-
-
-def reference_scores(network, history):
-    """The paper's equations spelled out head by head for one history, without padding or fused attention."""
-    config = network.config
-    tokens = torch.tensor([*history, config.item_count + 1])
-    positions = network.positions[config.max_length - len(tokens) :]
-    norm = network.embedding_norm
-    h = F.layer_norm(network.items.weight[tokens] + positions, (config.width,), norm.weight, norm.bias)
-    size = config.width // config.heads
-    for layer in network.layers:
-        q, k, v = (h @ layer.query_key_value.weight.T + layer.query_key_value.bias).split(config.width, dim=1)
-        heads = []
-        for head in range(config.heads):
-            cut = slice(head * size, (head + 1) * size)
-            weights = torch.softmax(q[:, cut] @ k[:, cut].T / math.sqrt(size), dim=1)
-            heads.append(weights @ v[:, cut])
-        attended = torch.cat(heads, dim=1) @ layer.attention_out.weight.T + layer.attention_out.bias
-        a = F.layer_norm(h + attended, (config.width,), layer.attention_norm.weight, layer.attention_norm.bias)
-        inner = a @ layer.inner.weight.T + layer.inner.bias
-        gelu = inner * 0.5 * (1 + torch.erf(inner / math.sqrt(2)))
-        fed = gelu @ layer.outer.weight.T + layer.outer.bias
-        h = F.layer_norm(a + fed, (config.width,), layer.norm.weight, layer.norm.bias)
-    read = network.head(h[-1])
-    read = network.head_norm(read * 0.5 * (1 + torch.erf(read / math.sqrt(2))))
-    return read @ network.items.weight[1:-1].T + network.item_bias
-
-
 @pytest.mark.parametrize("length", [0, 1, 5, 11])
-def test_network_is_the_papers_equations(network, length):
-    """Scores equal a head-by-head computation of equations 1 to 7."""
+def test_network_is_the_papers_equations(make_small, ask, spell_out, switches, length):
+    """Scores equal a head-by-head computation of equations 1 to 7, whatever is switched off or over."""
+    network = make_small("bert4rec", **switches)
+    config = network.config
     history = list(range(1, length + 1))
     with torch.inference_mode():
-        expected = reference_scores(network, history)
-    torch.testing.assert_close(ask(network, history)[0], expected, atol=1e-4, rtol=1e-5)
+        x = network.items.weight[[*history, config.item_count + 1]]
+        if config.positions == "learned":
+            x = x + network.positions[config.max_length - len(x) :]
+        read = F.gelu(network.head(spell_out(network, network.embedding_norm(x))[-1]))
+        expected = network.head_norm(read) @ network.items.weight[1:-1].T + network.item_bias
+    torch.testing.assert_close(ask(network, history)[0], expected, atol=1e-4, rtol=1e-4)
 
 
-def test_padding_changes_nothing(network):
+def test_padding_changes_nothing(network, ask):
     """A history scores alike alone and beside longer ones."""
     short, long = [3, 1, 4], list(range(1, 12))
     together = ask(network, short, long, [])
@@ -83,12 +52,12 @@ def test_both_sides_are_seen(network):
     assert not torch.allclose(one, other, atol=1e-3)
 
 
-def test_order_matters(network):
+def test_order_matters(network, ask):
     """The same items in another order score differently: positions are learned."""
     assert not torch.allclose(ask(network, [1, 2, 3]), ask(network, [2, 1, 3]), atol=1e-3)
 
 
-def test_one_score_for_each_item(network):
+def test_one_score_for_each_item(network, ask):
     """(B, V): neither PAD nor MASK has a column."""
     assert ask(network, [1], [2, 3]).shape == (2, network.config.item_count)
 
@@ -105,7 +74,10 @@ def test_weights_start_within_the_papers_bounds():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"width": 30, "heads": 4}, {"item_count": 0}, {"max_length": 1}, {"dropout": 1.0}, {"layers": 0}, {"heads": 0}],
+    [
+        *({"width": 30, "heads": 4}, {"item_count": 0}, {"max_length": 1}, {"layers": 0}, {"heads": 0}),
+        *({"dropout": 1.0}, {"attention_dropout": -0.1}, {"inner_factor": 0}, {"norm": "both"}, {"positions": "odd"}),
+    ],
 )
 def test_sizes_that_do_not_fit_are_refused(changes):
     """A config that no network can have is refused at once."""

@@ -18,6 +18,12 @@ from model.parity import ExportError, check_parity, make_golden
 MAX_LENGTH = 12
 
 
+@pytest.fixture(scope="module", params=["bert4rec", "sasrec"])
+def network(request, make_small):
+    """Each network, as its paper has it."""
+    return make_small(request.param)
+
+
 @pytest.fixture(scope="module")
 def graph(network):
     """The exported network."""
@@ -53,6 +59,15 @@ def test_graph_answers_as_the_network(graph, network, vocabulary, histories):
     examples = make_golden(network, vocabulary, histories)
     assert len(examples) == 601
     check_parity(graph, examples, vocabulary, max_length=MAX_LENGTH)
+
+
+@pytest.mark.parametrize("name", ["bert4rec", "sasrec"])
+def test_every_switch_exports(make_small, vocabulary, histories, switches, name):
+    """Ablated networks answer from their graphs as they do in PyTorch, empty histories among the questions."""
+    network = make_small(name, **switches)
+    check_parity(
+        export_network(network), make_golden(network, vocabulary, histories[:5]), vocabulary, max_length=MAX_LENGTH
+    )
 
 
 def test_batched_is_single(session, vocabulary, histories):
@@ -138,6 +153,7 @@ def test_published_bundle_reads_back(tmp_path, network, vocabulary, histories):
     folder = publish_bundle(
         tmp_path,
         network,
+        name="a-network",
         vocabulary=vocabulary,
         counts=counts,
         trained_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
@@ -149,6 +165,7 @@ def test_published_bundle_reads_back(tmp_path, network, vocabulary, histories):
     )
     bundle = read_bundle(tmp_path)
     assert folder.name == bundle.manifest.version
+    assert bundle.manifest.name == "a-network"
     assert bundle.manifest.version.startswith("20260102T030405-")
     assert (bundle.manifest.item_count, bundle.manifest.max_length, bundle.manifest.width) == (60, 12, 16)
     assert bundle.manifest.inputs == INPUTS

@@ -40,9 +40,10 @@ def make_log(make_histories) -> Callable[..., Log]:
         rows = [list(row) for row in rows]
         histories = make_histories(rows)
         item_count = item_count or max(map(max, rows))
+        width = max(2, len(str(item_count)))
         return Log(
             user_ids=[f"u{row:03}" for row in range(len(rows))],
-            vocabulary=Vocabulary([f"i{index:02}" for index in range(1, item_count + 1)]),
+            vocabulary=Vocabulary([f"i{index:0{width}}" for index in range(1, item_count + 1)]),
             offsets=np.concatenate([[0], histories.ends]).astype(np.int64),
             items=histories.items,
             timestamps_ms=None,
@@ -59,11 +60,11 @@ def cycles() -> list[list[int]]:
 
 @pytest.fixture
 def small_recipe() -> Callable[..., Recipe]:
-    """A maker of recipes for networks that train in a second; keyword arguments are [train] keys."""
+    """A maker of recipes for networks that train in a second; further keyword arguments are [train] keys."""
 
-    def make(*, width: int = 16, dropout: float = 0.1, **train: object) -> Recipe:
+    def make(*, width: int = 16, dropout: float = 0.1, network: str = "bert4rec", **train: object) -> Recipe:
         settings = {"device": "cpu", "epochs": 3, "batch_size": 8, "warmup_steps": 2, "learning_rate": 3e-3}
-        model = {"max_length": 6, "width": width, "layers": 1, "heads": 2, "dropout": dropout}
+        model = {"network": network, "max_length": 6, "width": width, "layers": 1, "heads": 2, "dropout": dropout}
         return make_recipe({"model": model, "train": {**settings, **train}})
 
     return make

@@ -1,4 +1,4 @@
-"""Cloze samples: how much is masked, what is asked, and that nothing repeats but by seed."""
+"""Training samples: how much is masked, what is asked, and that nothing repeats but by seed."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.contract.vocabulary import PAD
-from training.batches import Cloze, draw_masks
+from training.batches import Samples
+from training.masks import draw_masks
 from training.recipe import TrainRecipe
 
 V = 50
@@ -20,13 +21,13 @@ def make_cloze(make_histories):
     rows = [draw.integers(1, V + 1, draw.integers(1, 41)) for _ in range(300)]
 
     def make(**recipe):
-        return Cloze(make_histories(rows), TrainRecipe(**recipe), max_length=20, item_count=V)
+        return Samples(make_histories(rows), TrainRecipe(**recipe), max_length=20, item_count=V)
 
     return make
 
 
 def _batches(cloze, epoch):
-    return [(windows, cloze.mask_batch(windows, epoch, step)) for step, windows in enumerate(cloze.plan_epoch(epoch))]
+    return [(windows, cloze.make_batch(windows, epoch, step)) for step, windows in enumerate(cloze.plan_epoch(epoch))]
 
 
 def test_targets_are_what_the_masks_hide(make_cloze):
@@ -59,7 +60,8 @@ def test_masks_keep_their_number_and_never_touch_padding(lengths, probability, s
     """Each row has round(n * rho) masks, at least one, or the last alone; padding has none."""
     lengths = np.array(lengths, dtype=np.int32)
     T = int(lengths.max())
-    masked = draw_masks(lengths, T, probability=probability, last_item_share=share, draw=np.random.default_rng(seed))
+    recipe = TrainRecipe(mask_probability=probability, last_item_share=share)
+    masked = draw_masks(lengths, T, recipe, np.random.default_rng(seed))
     counts = masked.sum(axis=1)
     expected = np.maximum(1, np.rint(lengths * probability)).astype(int)
     last_only = (counts == 1) & masked[:, -1]
@@ -69,15 +71,50 @@ def test_masks_keep_their_number_and_never_touch_padding(lengths, probability, s
     assert share > 0.0 or (counts == expected).all()
 
 
+def test_a_count_of_masks_goes_over_the_share():
+    """With mask_count 1 each row hides one item, any of them; more than a row has hide the row."""
+    lengths = np.array([1, 2, 20] * 300, dtype=np.int32)
+    one = draw_masks(lengths, 20, TrainRecipe(mask_count=1, last_item_share=0.0), np.random.default_rng(1))
+    assert (one.sum(axis=1) == 1).all()
+    assert set(np.nonzero(one[lengths == 20])[1]) == set(range(20))
+    five = draw_masks(lengths, 20, TrainRecipe(mask_count=5, last_item_share=0.0), np.random.default_rng(1))
+    assert (five.sum(axis=1) == np.minimum(lengths, 5)).all()
+
+
+def test_a_causal_network_trains_every_real_place(make_histories):
+    """The windows are shown as they are, and each of their items is a target at its own place."""
+    rows = [[1, 2, 3], [4], [5, 6, 7, 8, 9]]
+    samples = Samples(make_histories(rows), TrainRecipe(), max_length=4, item_count=V, causal=True)
+    windows = samples.plan_epoch(0)[0]
+    batch = samples.make_batch(windows, 0, 0)
+    assert np.array_equal(batch.input.item_ids, windows.cut_windows(4).item_ids)
+    assert np.array_equal(batch.places, np.flatnonzero(batch.input.item_ids))
+    assert np.array_equal(batch.targets + 1, batch.input.item_ids[batch.input.item_ids != PAD])
+
+
+@pytest.mark.parametrize("loss", ["softmax", "bce", "gbce"])
+def test_shares_of_a_batch_are_its_rows(make_histories, loss):
+    """Two ranks' shares hold every window and every target with its negatives once, at the right places."""
+    recipe = TrainRecipe(loss=loss, negatives=3)
+    samples = Samples(make_histories([[1, 2, 3], [4], [5, 6, 7, 8, 9]]), recipe, max_length=4, item_count=V)
+    batch = samples.make_batch(samples.plan_epoch(0)[0], 0, 0)
+    shares = [batch.share(rank, 2) for rank in (0, 1)]
+    assert sum(len(share.targets) for share in shares) == len(batch.targets)
+    for rank, share in enumerate(shares):
+        assert np.array_equal(share.input.item_ids, batch.input.item_ids[rank::2])
+        assert (share.input.item_ids.reshape(-1)[share.places] == MASK).all()
+        mine = batch.places // batch.input.item_ids.shape[1] % 2 == rank
+        assert np.array_equal(share.targets, batch.targets[mine])
+        if loss == "bce":
+            assert np.array_equal(share.negatives, batch.negatives[mine])
+        elif loss == "gbce":
+            assert np.array_equal(share.negatives, batch.negatives)
+
+
 def test_the_share_of_last_item_samples_is_kept():
     """With long rows only a last-item sample has a single mask; their share is the recipe's."""
-    masked = draw_masks(
-        np.full(4000, 20, dtype=np.int32),
-        20,
-        probability=0.5,
-        last_item_share=0.25,
-        draw=np.random.default_rng(0),
-    )
+    recipe = TrainRecipe(mask_probability=0.5, last_item_share=0.25)
+    masked = draw_masks(np.full(4000, 20, dtype=np.int32), 20, recipe, np.random.default_rng(0))
     single = masked.sum(axis=1) == 1
     assert masked[single][:, -1].all()
     assert single.mean() == pytest.approx(0.25, abs=0.03)
@@ -101,7 +138,7 @@ def test_plan_and_masks_draw_from_different_streams(make_cloze):
     assert not np.array_equal(plan, np.random.default_rng([1, 0, 1]).random(4))
     cloze = make_cloze(batch_size=300)
     windows = cloze.plan_epoch(0)[0]
-    first, second = cloze.mask_batch(windows, 0, 0), cloze.mask_batch(windows, 0, 1)
+    first, second = cloze.make_batch(windows, 0, 0), cloze.make_batch(windows, 0, 1)
     assert not np.array_equal(first.input.item_ids, second.input.item_ids)
 
 
@@ -117,7 +154,7 @@ def test_an_epoch_holds_every_window_as_often_as_copies_say(make_cloze):
 
 def test_cropped_samples_end_anywhere_in_their_own_history(make_histories):
     """With crop_share 1 every end occurs, no sample is empty or longer than the window, none leaves its history."""
-    cloze = Cloze(
+    cloze = Samples(
         make_histories([range(1, 11), range(11, 14)]),
         TrainRecipe(crop_share=1.0, copies=400),
         max_length=4,
@@ -134,7 +171,7 @@ def test_batches_hold_little_padding(make_histories):
     """Windows of like length share a batch: far less padding than batches by chance would have."""
     draw = np.random.default_rng(0)
     rows = [draw.integers(1, V + 1, draw.integers(1, 201)) for _ in range(2000)]
-    cloze = Cloze(make_histories(rows), TrainRecipe(batch_size=64), max_length=200, item_count=V)
+    cloze = Samples(make_histories(rows), TrainRecipe(batch_size=64), max_length=200, item_count=V)
     inputs = [windows.cut_windows(200) for windows in cloze.plan_epoch(0)]
     padded = sum(int((window.item_ids == PAD).sum()) for window in inputs)
     assert padded / sum(window.item_ids.size for window in inputs) < 0.05

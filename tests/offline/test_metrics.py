@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.metrics import average, half_width_95, measure_gain, measure_hits, measure_ranks, measure_reciprocal
+from training.bootstrap import estimate_intervals
+from training.metrics import (
+    average,
+    measure_coverage,
+    measure_gain,
+    measure_hits,
+    measure_popularity,
+    measure_ranks,
+    measure_reciprocal,
+)
 
 
 def _ranks(greater, ties):
@@ -64,8 +73,43 @@ def test_one_place_makes_hit_and_gain_the_same():
 
 
 def test_averages_are_over_users():
-    """Every user counts the same, and the interval shrinks with their number."""
-    values = measure_ranks(np.array([0, 100]), np.array([0, 0]))
-    assert average(values)["HR@10"] == 0.5
-    assert half_width_95(np.array([0.0, 1.0] * 50)) == pytest.approx(1.96 * np.sqrt(0.25 * 100 / 99 / 100))
-    assert half_width_95(np.array([1.0])) == float("inf")
+    """Every user counts the same."""
+    assert average(measure_ranks(np.array([0, 100]), np.array([0, 0])))["HR@10"] == 0.5
+
+
+def test_coverage_counts_items_that_are_on_any_list():
+    """Three of six items are listed, one of them twice; places without an item count for nothing."""
+    assert measure_coverage(np.array([[1, 2], [2, 6], [0, 0]]), 6) == 0.5
+
+
+def test_popularity_is_the_mean_over_a_list():
+    """Worked by hand; a short list counts what it has, an empty one is as good as blind."""
+    popularity = np.array([1.0, 0.5, 0.0])
+    assert measure_popularity(np.array([[1, 2], [3, 0], [0, 0]]), popularity).tolist() == [0.75, 0.0, 0.5]
+
+
+def test_bootstrap_intervals_agree_with_theory():
+    """A mean of 400 coin tosses: 1.96 standard errors to both sides, columns apart, the same for the same seed."""
+    values = np.stack([np.tile([0.0, 1.0], 200), np.full(400, 0.25)], axis=1)
+    low, high = estimate_intervals(values, seed=1)
+    assert (low[1], high[1]) == (0.25, 0.25)
+    assert low[0] == pytest.approx(0.5 - 1.96 * 0.025, abs=0.006)
+    assert high[0] == pytest.approx(0.5 + 1.96 * 0.025, abs=0.006)
+    again = estimate_intervals(values, seed=1)
+    assert np.array_equal(again, (low, high))
+    assert not np.array_equal(estimate_intervals(values, seed=2)[0], low)
+
+
+def test_bootstrap_draws_users_whatever_groups_they_form():
+    """Distinct values, drawn singly and in chunks of any size, have the spread of a mean of independent users."""
+    values = np.random.default_rng(0).exponential(size=(1000, 1))
+    low, high = estimate_intervals(values, seed=3)
+    wide = 2 * 1.96 * values.std() / np.sqrt(1000)
+    assert high[0] - low[0] == pytest.approx(wide, rel=0.1)
+    assert low[0] < values.mean() < high[0]
+
+
+def test_no_users_have_no_interval():
+    """Nothing to draw from is an error, not a NaN."""
+    with pytest.raises(ValueError, match="no users"):
+        estimate_intervals(np.zeros((0, 2)), seed=1)

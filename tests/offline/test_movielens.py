@@ -2,14 +2,19 @@
 
 import hashlib
 import io
+import threading
 import zipfile
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
 
+from training.arguments import DATA_SET_NAMES
+from training.cli import main
+from training.download import download_url
 from training.errors import FetchError
-from training.movielens import GENRES, INTERACTIONS, ITEMS, SOURCES, fetch
+from training.movielens import DATA_SETS, FLAGS, INTERACTIONS, ITEMS, fetch
 
 EVENTS = [("196", "242", "3", "881250949"), ("186", "302", "3", "891717742"), ("22", "242", "1", "878887116")]
 
@@ -23,7 +28,7 @@ def _zip(files):
 
 
 def _flags(*genres):
-    return "|".join("1" if genre in genres else "0" for genre in GENRES)
+    return "|".join("1" if genre in genres else "0" for genre in FLAGS)
 
 
 @pytest.fixture
@@ -65,21 +70,26 @@ def wheel():
     )
 
 
-def _source(index, content):
-    return replace(SOURCES[index], sha256=hashlib.sha256(content).hexdigest(), obtain=lambda: content)
+def _source(index, content, name="ml-100k"):
+    source = DATA_SETS[name].sources[index]
+    return replace(source, sha256=hashlib.sha256(content).hexdigest(), obtain=lambda: content)
 
 
 def _broken(index, error):
     def obtain():
         raise error
 
-    return replace(SOURCES[index], obtain=obtain)
+    return replace(DATA_SETS["ml-100k"].sources[index], obtain=obtain)
+
+
+def _fetch(folder, sources, name="ml-100k"):
+    return fetch(replace(DATA_SETS[name], sources=sources), folder)
 
 
 def test_both_sources_give_the_same_files(tmp_path, grouplens, wheel):
     """Byte for byte, the order of the events kept, titles and years normalised."""
-    fetch(tmp_path / "a", [_source(0, grouplens)])
-    fetch(tmp_path / "b", [_source(1, wheel)])
+    _fetch(tmp_path / "a", [_source(0, grouplens)])
+    _fetch(tmp_path / "b", [_source(1, wheel)])
     for name in (INTERACTIONS, ITEMS):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     lines = (tmp_path / "a" / INTERACTIONS).read_text().splitlines()
@@ -96,21 +106,21 @@ def test_both_sources_give_the_same_files(tmp_path, grouplens, wheel):
 
 def test_the_second_source_steps_in(tmp_path, wheel):
     """When the first cannot be reached, the copy serves."""
-    assert fetch(tmp_path, [_broken(0, httpx.ConnectTimeout("timed out")), _source(1, wheel)])
+    assert _fetch(tmp_path, [_broken(0, httpx.ConnectTimeout("timed out")), _source(1, wheel)])
     assert (tmp_path / INTERACTIONS).is_file()
 
 
 def test_what_is_there_is_not_fetched_again(tmp_path, wheel):
     """A second call asks nobody."""
-    assert fetch(tmp_path, [_source(1, wheel)])
-    assert not fetch(tmp_path, [_broken(0, AssertionError("asked"))])
+    assert _fetch(tmp_path, [_source(1, wheel)])
+    assert not _fetch(tmp_path, [_broken(0, AssertionError("asked"))])
 
 
 def test_another_digest_is_refused(tmp_path, grouplens, wheel):
     """Content that is not the pinned archive is not even opened, and nothing is written."""
     wrong = [replace(_source(0, grouplens), sha256="0" * 64), replace(_source(1, wheel), obtain=lambda: grouplens)]
     with pytest.raises(FetchError, match=r"GroupLens: what came has another digest .*recbole wheel: what came has"):
-        fetch(tmp_path / "data", wrong)
+        _fetch(tmp_path / "data", wrong)
     assert not (tmp_path / "data").exists()
 
 
@@ -118,18 +128,107 @@ def test_every_fault_is_told_when_no_source_serves(tmp_path):
     """The message names each source with its reason and what to do."""
     faults = [_broken(0, httpx.ConnectError("no route")), _broken(1, FetchError("pip could not"))]
     with pytest.raises(FetchError, match=r"GroupLens: no route; the recbole wheel: pip could not\): check the network"):
-        fetch(tmp_path, faults)
+        _fetch(tmp_path, faults)
 
 
 def test_an_archive_of_another_shape_is_refused(tmp_path):
     """A pinned digest of something else still ends in a sentence."""
     with pytest.raises(FetchError, match="GroupLens"):
-        fetch(tmp_path, [_source(0, _zip({"readme": "nothing"}))])
+        _fetch(tmp_path, [_source(0, _zip({"readme": "nothing"}))])
     with pytest.raises(FetchError, match="not a zip"):
-        fetch(tmp_path, [_source(0, b"html")])
+        _fetch(tmp_path, [_source(0, b"html")])
+
+
+def test_the_larger_sets_are_read_as_the_small_one(tmp_path):
+    """1M by its double colons and Latin-1, 20M by its CSV: the same two files, titles and genres cleaned."""
+    one = _zip(
+        {
+            "ml-1m/ratings.dat": "1::1193::5::978300760\n1::661::3::978302109\n",
+            "ml-1m/movies.dat": "1193::Misérables, Les (1995)::Drama|Musical\n661::M*A*S*H (1970)::War\n".encode(
+                "latin-1"
+            ),
+        }
+    )
+    twenty = _zip(
+        {
+            "ml-20m/ratings.csv": "userId,movieId,rating,timestamp\n1,1193,5,978300760\n1,661,3,978302109\n",
+            "ml-20m/movies.csv": (
+                'movieId,title,genres\r\n1193,"Misérables, Les (1995) ",Drama|Musical\r\n661,M*A*S*H (1970),War\r\n'
+            ),
+        }
+    )
+    for name, content in (("ml-1m", one), ("ml-20m", twenty)):
+        assert _fetch(tmp_path / name, [_source(0, content, name)], name)
+        assert (tmp_path / name / INTERACTIONS).read_text() == (
+            "user,item,timestamp,value\n1,1193,978300760,5\n1,661,978302109,3\n"
+        )
+        assert (tmp_path / name / ITEMS).read_text(encoding="utf-8") == (
+            'item,title,year,genres\n1193,"Misérables, Les",1995,Drama|Musical\n661,M*A*S*H,1970,War\n'
+        )
+
+
+def test_films_without_genres_have_none(tmp_path):
+    """How 20M says that nobody listed any is no genre."""
+    content = _zip(
+        {
+            "ml-20m/ratings.csv": "userId,movieId,rating,timestamp\n1,7,2.5,1\n",
+            "ml-20m/movies.csv": "movieId,title,genres\n7,Untitled,(no genres listed)\n",
+        }
+    )
+    assert _fetch(tmp_path, [_source(0, content, "ml-20m")], "ml-20m")
+    assert (tmp_path / ITEMS).read_text().splitlines()[1] == "7,Untitled,,"
+    assert (tmp_path / INTERACTIONS).read_text().splitlines()[1] == "1,7,1,2.5"
 
 
 def test_the_real_sources_are_pinned():
-    """Both archives are known by their sha256."""
-    assert [source.sha256[:8] for source in SOURCES] == ["50d2a982", "9c994820"]
-    assert all(len(source.sha256) == 64 for source in SOURCES)
+    """Every archive is known by its sha256, and every set tells its licence."""
+    assert tuple(DATA_SETS) == DATA_SET_NAMES
+    assert {name: [source.sha256[:8] for source in data_set.sources] for name, data_set in DATA_SETS.items()} == {
+        "ml-100k": ["50d2a982", "9c994820"],
+        "ml-1m": ["a6898adb"],
+        "ml-20m": ["96f243c3"],
+    }
+    assert all(len(source.sha256) == 64 for data_set in DATA_SETS.values() for source in data_set.sources)
+    assert all(data_set.title in data_set.licence for data_set in DATA_SETS.values())
+
+
+class _Server(BaseHTTPRequestHandler):
+    """Knows one address."""
+
+    def do_GET(self):
+        """Answer with the archive, or 404."""
+        self.send_response(200 if self.path == "/ml.zip" else 404)
+        self.end_headers()
+        self.wfile.write(b"archive" * 1000)
+
+    def log_message(self, *arguments):
+        """Say nothing."""
+
+
+def test_a_download_is_what_the_server_sent():
+    """Over a real socket, without a length in its head; a missing file is a fault, not a page."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_address[1]}"
+            assert download_url(f"{address}/ml.zip") == b"archive" * 1000
+            with pytest.raises(httpx.HTTPStatusError, match="404"):
+                download_url(f"{address}/gone.zip")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_an_unreachable_server_ends_with_a_sentence(tmp_path, monkeypatch, capsys):
+    """`fetch ml-1m` without a network: what was tried, why it failed and what to do, and nothing on disk."""
+
+    def refuse(*arguments, **options):  # noqa: ARG001 - the signature of httpx.stream
+        raise httpx.ConnectError("[Errno -2] Name or service not known")
+
+    monkeypatch.setattr(httpx, "stream", refuse)
+    assert main(["fetch", "ml-1m", "--out", str(tmp_path / "data")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("nextitem-train: MovieLens-1M cannot be had (GroupLens: [Errno -2] Name or service")
+    assert "check the network" in said
+    assert not (tmp_path / "data").exists()

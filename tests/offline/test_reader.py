@@ -42,6 +42,54 @@ def test_every_format_reads_as_the_same_log(tmp_path, kind):
         assert log.fingerprint == read_log(_write(tmp_path / "same.csv", CSV), DataRecipe()).fingerprint
 
 
+@pytest.mark.parametrize("name", ["log.txt", "log.txt.gz"])
+def test_a_line_may_hold_a_user_s_whole_history(tmp_path, name):
+    """`user item item ...`: the same log as the pairs, with blanks, tabs and a user of one item."""
+    text = "a x y  x\n\n b\tz \nc y x\n"
+    content = gzip.compress(text.encode()) if name.endswith(".gz") else text
+    folded = read_log(_write(tmp_path / name, content), DataRecipe())
+    assert _histories(folded) == {"a": ["x", "y", "x"], "b": ["z"], "c": ["y", "x"]}
+    pairs = _write(tmp_path / "pairs.txt", "a x\nb z\na  y\nc\ty\na x\nc x\n")
+    assert folded.fingerprint == read_log(pairs, DataRecipe()).fingerprint
+
+
+RARE = "a x\na y\na z\nb x\nb y\nc x\nc w\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        ({}, {"a": ["x", "y", "z"], "b": ["x", "y"], "c": ["x", "w"]}),
+        ({"min_item_events": 2}, {"a": ["x", "y"], "b": ["x", "y"], "c": ["x"]}),
+        ({"min_user_events": 2, "min_item_events": 2}, {"a": ["x", "y"], "b": ["x", "y"]}),
+        (
+            {"min_user_events": 2, "min_item_events": 2, "filter_rounds": 1},
+            {"a": ["x", "y"], "b": ["x", "y"], "c": ["x"]},
+        ),
+        ({"min_user_events": 3}, {"a": ["x", "y", "z"]}),
+    ],
+)
+def test_rare_users_and_items_are_left_out(tmp_path, settings, left):
+    """Both are counted at once; c has two events until its rare item is gone, which only a second round notices."""
+    log = read_log(_write(tmp_path / "log.txt", RARE), DataRecipe(**settings))
+    assert _histories(log) == left
+    assert set(log.vocabulary.item_ids) == {item for items in left.values() for item in items}
+
+
+def test_nothing_frequent_is_said(tmp_path):
+    """A core that is empty is an error that names [data]."""
+    with pytest.raises(DataError, match=r"no events that \[data\] keeps"):
+        read_log(_write(tmp_path / "log.txt", RARE), DataRecipe(min_item_events=4))
+
+
+def test_rare_items_are_counted_before_unknown_ones_go(tmp_path):
+    """A run's vocabulary does not change who is frequent: c keeps its place by an item that the run does not know."""
+    path = _write(tmp_path / "log.txt", "a x\na y\nc x\nc w\nb w\n")
+    log = read_log(path, DataRecipe(min_user_events=2), vocabulary=Vocabulary(["x"]))
+    assert _histories(log) == {"a": ["x"], "c": ["x"]}
+    assert log.dropped == 2
+
+
 def test_equal_times_keep_the_order_of_the_file(tmp_path):
     """A stable sort: a thousand events at one time stay as they were, between an earlier and a later one."""
     items = np.random.default_rng(0).permutation(1000)
@@ -114,8 +162,9 @@ def test_parquet_datetimes_are_read_in_their_zone(tmp_path):
         ),
         ("a.csv.gz", b"no gzip at all", r"a\.csv\.gz"),
         ("a.tsv", "user\titem\ttimestamp\nu\tx\t1\t2\n", r"a\.tsv, line 2: 4 fields where the header has 3"),
-        ("a.txt", "u x\nu\n", r"a\.txt, line 2: not `user item`"),
-        ("a.txt", "u x\n\nu x 3\n", r"a\.txt, line 3: not `user item`"),
+        ("a.txt", "u x\nu\n", r"a\.txt, line 2: neither `user item` nor a user with all items"),
+        ("a.txt", "u x\n\nu x 3\n", r"a\.txt, line 3: not `user item`, nor a user's only line"),
+        ("a.txt", "u x 1\nv x 2\nu y 3\n", r"a\.txt, line 3: not `user item`, .* want a header and data\.format"),
         ("a.parquet", b"PAR0", r"a\.parquet cannot be read as parquet"),
         ("a.json", "{}", r"a\.json: the format cannot be told .* set data\.format"),
     ],

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from model.nets import catalogue, transformer
+from training import recipe
 from training.errors import RecipeError
 from training.recipe import RECIPES, SECTIONS, make_recipe, read_recipe
 
@@ -38,7 +40,25 @@ DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
         ({"model": {"heads": 3}}, r"model\.width must be a multiple of model\.heads \(3\)"),
         ({"model": {"max_length": 1}}, r"model\.max_length must be at least 2"),
         ({"model": {"dropout": 1.0}}, r"model\.dropout must be at least 0 and below 1"),
+        ({"model": {"attention_dropout": 1}}, r"model\.attention_dropout must be at least 0 and below 1"),
+        ({"model": {"network": "gru"}}, r"model\.network must be one of bert4rec, sasrec"),
+        ({"model": {"norm": "after"}}, r"model\.norm must be one of post, pre, none, or absent"),
+        ({"model": {"activation": "tanh"}}, r"model\.activation must be one of gelu, relu, or absent"),
+        ({"model": {"positions": "sine"}}, r"model\.positions must be one of learned, none"),
+        ({"model": {"residual": 1}}, r"model\.residual must be true or false, not 1"),
+        ({"model": {"inner_factor": 0}}, r"model\.inner_factor must be at least 1, or absent"),
+        ({"train": {"loss": "hinge"}}, r"train\.loss must be one of softmax, sampled_softmax, gbce, bce"),
+        ({"train": {"loss": "gbce"}}, r"train\.negatives must be given when train\.loss is gbce"),
+        ({"train": {"negatives": 0}}, r"train\.negatives must be at least 1, or absent"),
+        ({"train": {"calibration": 1.1}}, r"train\.calibration must be between 0 and 1"),
+        ({"train": {"mask_count": 0}}, r"train\.mask_count must be at least 1, or absent"),
+        ({"train": {"precision": "half"}}, r"train\.precision must be one of auto, float32, bfloat16"),
         ({"data": {"format": "xml"}}, r"data\.format must be one of"),
+        ({"data": {"split": "random"}}, r"data\.split must be one of leave-one-out, time"),
+        ({"data": {"test_share": 0.5}}, r"data\.test_share must be above 0 and below 0\.5"),
+        ({"data": {"held_out_users": 0}}, r"data\.held_out_users must be at least 1, or absent"),
+        ({"data": {"min_item_events": 0}}, r"data\.min_item_events must be at least 1"),
+        ({"data": {"filter_rounds": 0}}, r"data\.filter_rounds must be at least 1, or absent"),
         ({"data": {"event_types": "buy"}}, r"data\.event_types must be a list of strings"),
     ],
 )
@@ -50,21 +70,21 @@ def test_faults_name_their_key(document, message):
 
 def test_settings_go_over_the_recipe():
     """--set takes TOML values, bare words, null, and other sections than the file has."""
-    recipe = make_recipe(
+    made = make_recipe(
         {"train": {"epochs": 7, "budget_seconds": 5}},
         [
             *("train.epochs=9", "model.dropout=0", "data.event_types=['a','b']", "train.device=cpu"),
             *("train.budget_seconds=null", "data.user_column=uid", "data.timestamp_column="),
         ],
     )
-    assert recipe.train.epochs == 9
-    assert recipe.model.dropout == 0.0
-    assert isinstance(recipe.model.dropout, float)
-    assert recipe.data.event_types == ("a", "b")
-    assert recipe.train.device == "cpu"
-    assert recipe.train.budget_seconds is None
-    assert recipe.data.user_column == "uid"
-    assert recipe.data.timestamp_column == ""
+    assert made.train.epochs == 9
+    assert made.model.dropout == 0.0
+    assert isinstance(made.model.dropout, float)
+    assert made.data.event_types == ("a", "b")
+    assert made.train.device == "cpu"
+    assert made.train.budget_seconds is None
+    assert made.data.user_column == "uid"
+    assert made.data.timestamp_column == ""
 
 
 def test_windows_may_touch_but_leave_no_gap():
@@ -96,23 +116,34 @@ def test_recipes_are_found_by_name_or_path(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("[train]\nepochs = 2\n")
     assert read_recipe(str(path)).train.epochs == 2
-    assert read_recipe("bert4rec").model.max_length == 200
-    with pytest.raises(RecipeError, match=r"no recipe 'none': .* bert4rec, demo"):
+    assert read_recipe("bert4rec-ml-1m").model.max_length == 200
+    with pytest.raises(RecipeError, match=r"no recipe 'none': .* bert4rec-ml-1m, .* demo, "):
         read_recipe("none")
     path.write_text("[train\n")
     with pytest.raises(RecipeError, match=r"mine\.toml cannot be read as a recipe"):
         read_recipe(str(path))
 
 
+def test_recipes_and_networks_know_the_same_names():
+    """What a recipe may choose is what the networks offer: said twice, since reading a recipe must not import torch."""
+    assert catalogue.NETWORKS == recipe.NETWORKS
+    assert transformer.POSITIONS == recipe.POSITIONS
+    assert transformer.NORMS == recipe.NORMS
+    assert tuple(transformer.ACTIVATIONS) == recipe.ACTIVATIONS
+    sizes = {entry.name for entry in fields(transformer.TransformerConfig)}
+    assert sizes - {"item_count"} == {entry.name for entry in fields(recipe.ModelRecipe)} - {"network"}
+
+
 def test_a_recipe_survives_json():
     """What config.json holds gives the same recipe again."""
-    recipe = read_recipe("demo", ["data.event_types=['view']"])
-    assert make_recipe(recipe.to_dict()) == recipe
+    made = read_recipe("demo", ["data.event_types=['view']"])
+    assert make_recipe(made.to_dict()) == made
 
 
-@pytest.mark.parametrize("name", ["demo", "bert4rec"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.toml")))
 def test_shipped_recipes_are_valid(name):
-    """Every recipe in the folder reads, and says only what it knows."""
+    """Every recipe in the folder reads, says only what it knows, and is listed in docs/recipes.md."""
+    assert f"`{name}`" in DOCS.read_text().split("\n## ", maxsplit=1)[0]
     document = tomllib.loads((RECIPES / f"{name}.toml").read_text())
     assert make_recipe(document) == read_recipe(name)
 

@@ -61,7 +61,7 @@ def test_a_log_becomes_a_run_lists_and_a_bundle(tmp_path, cycle_csv, recipe, cap
     fit = _start("fit", recipe, "--data", cycle_csv, "--out", run, "--items", items, "--set", "train.seed=3")
     out, err = fit.communicate(timeout=100)
     assert fit.returncode == 0, err
-    assert re.search(r"^bert4rec +[01]\.\d{4} ± \d\.\d{4}", out, flags=re.MULTILINE)
+    assert re.search(r"^bert4rec +[01]\.\d{4} \[[01]\.\d{4}, [01]\.\d{4}\]", out, flags=re.MULTILINE)
     assert re.search(r"^(bert4rec|markov|pop) wins: its NDCG@10 is", out, flags=re.MULTILINE)
     assert "Traceback" not in err
     assert err.count("\n") < 30
@@ -81,9 +81,10 @@ def test_a_log_becomes_a_run_lists_and_a_bundle(tmp_path, cycle_csv, recipe, cap
     assert main(["evaluate", str(run), "--data", str(cycle_csv), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown.keys() == {"protocol", "seed", "users", "metrics"}
-    assert (shown["seed"], shown["users"]) == (3, 24)
+    assert (shown["protocol"], shown["seed"], shown["users"]) == ("P2", 12345, 24)
     results = json.loads((run / "results.json").read_text())
-    assert shown["metrics"]["HR@10"]["value"] == pytest.approx(results["models"]["bert4rec"]["HR@10"]["value"])
+    assert shown["metrics"] == results["models"]["bert4rec"]
+    assert config["recipe"]["train"]["seed"] == results["seed"] == 3
 
     lists = tmp_path / "lists.parquet"
     assert (
@@ -156,14 +157,52 @@ def test_a_killed_run_leaves_a_whole_checkpoint(tmp_path, cycle_csv, recipe):
     assert epochs == list(range(1, len(epochs) + 1))
 
 
+def test_a_run_is_evaluated_under_the_split_it_was_trained_by(tmp_path, cycle_csv, recipe, capsys):
+    """A run cut by time is measured by time, and refused where its training data holds test events."""
+    late = tmp_path / "late.csv"
+    late.write_text(cycle_csv.read_text() + "new,i03,1700000500\n")  # a user whose training history is empty
+    run = str(tmp_path / "run")
+    settings = ["--set", "data.split=time", "--set", "train.epochs=1", "--set", "train.keep=last"]
+    assert main(["fit", recipe, "--data", str(late), "--out", run, *settings]) == 0
+    assert capsys.readouterr().out.startswith("time: one moment parts all users' events")
+    assert main(["evaluate", run, "--data", str(late), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["protocol"], shown["users"]) == ("time", 16)
+    assert shown["metrics"] == json.loads(Path(run, "results.json").read_text())["models"]["bert4rec"]
+    assert main(["evaluate", run, "--data", str(late), "--protocol", "P2"]) == 2
+    assert "are partly in its training data" in capsys.readouterr().err
+    assert main(["evaluate", run, "--data", str(late), "--set", "data.test_share=0.2"]) == 2
+    assert "the moment of the split must stay the same" in capsys.readouterr().err
+    assert main(["evaluate", run, "--data", str(late), "--train-only"]) == 2
+    assert "--train-only is for baselines" in capsys.readouterr().err
+    assert main(["evaluate", "markov", "--data", str(late), "--protocol", "time", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"]["HR@1"]["value"] == 1.0
+
+
+def test_popularity_under_p1_counts_test_events_unless_told_otherwise(tmp_path, capsys):
+    """Item x is the test item of everyone: counted as the authors do it is the most popular, honestly the least."""
+    log = tmp_path / "log.txt"
+    rows = [[f"u{user}", f"i{user + step}"] for user in range(1, 121) for step in range(4)]
+    log.write_text(
+        "".join(f"{user} {item}\n" for user, item in rows) + "".join(f"u{user} x\n" for user in range(1, 121))
+    )
+    hits = []
+    for more in ([], ["--train-only"]):
+        assert main(["evaluate", "pop", "--data", str(log), "--protocol", "P1", "--seed", "4", "--json", *more]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert (shown["protocol"], shown["seed"], shown["users"]) == ("P1", 4, 120)
+        hits.append((shown["metrics"]["HR@1"]["value"], shown["metrics"]["HR@10"]["value"]))
+    assert hits == [(1.0, 1.0), (0.0, 0.0)]
+
+
 @pytest.mark.parametrize("baseline", ["pop", "markov"])
 def test_baselines_are_evaluated_like_runs(cycle_csv, capsys, baseline):
     """On the ring, Markov knows every next item and popularity none better than chance; both name the protocol."""
     assert main(["evaluate", baseline, "--data", str(cycle_csv), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["protocol"].startswith("P2: leave-one-out")
-    assert (shown["seed"], shown["users"]) == (None, 24)
-    assert shown["metrics"]["HR@10"].keys() == {"value", "half_width_95"}
+    assert (shown["protocol"], shown["users"]) == ("P2", 24)
+    assert shown["metrics"]["HR@10"].keys() == {"value", "low", "high"}
+    assert all(metric["low"] <= metric["value"] <= metric["high"] for metric in shown["metrics"].values())
     assert (shown["metrics"]["HR@1"]["value"] == 1.0) == (baseline == "markov")
     assert main(["evaluate", baseline, "--data", str(cycle_csv)]) == 0
     assert baseline in capsys.readouterr().out
@@ -184,6 +223,8 @@ def test_baselines_are_evaluated_like_runs(cycle_csv, capsys, baseline):
         (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--items", "{two}x"], "is no file"),
         (["evaluate", "{out}", "--data", "{csv}"], "is no run: it has no config.json"),
         (["evaluate", "pop", "--data", "{csv}", "--set", "train.epochs=1"], "only data.* matters here"),
+        (["evaluate", "pop", "--data", "{csv}", "--protocol", "P1"], "fewer than 100 items"),
+        (["evaluate", "pop", "--data", "{csv}", "--seed", "-1"], "--seed starts at 0"),
         (["recommend", "{out}", "--data", "{csv}", "--users", "all", "-k", "0"], "-k starts at 1"),
         (["recommend", "{out}", "--data", "{csv}", "--users", "all", "--out", "x.json"], ".parquet or .csv"),
         (["publish", "{out}", "--out", "{full}"], "is no run"),
@@ -252,6 +293,91 @@ def test_other_logs_are_ranked_by_what_the_run_knows(tmp_path, cycle_csv, recipe
     assert [line.split()[2] for line in table[1:]] == frame.filter(user="x")["item"].to_list()
     assert main([*base, "--users", "x,z"]) == 2
     assert "the log has no user z" in capsys.readouterr().err
+
+
+def test_runs_are_compared_question_by_question(tmp_path, cycle_csv, recipe, capsys):
+    """Two runs by what they wrote and anew beside Markov: intervals, paired differences, settings and a picture."""
+    first, second = tmp_path / "one", tmp_path / "two"
+    for run, seed in ((first, 1), (second, 2)):
+        settings = ["--set", f"train.seed={seed}", "--set", "train.epochs=2"]
+        assert main(["fit", recipe, "--data", str(cycle_csv), "--out", str(run), *settings]) == 0
+    capsys.readouterr()
+    picture = tmp_path / "picture.png"
+    base = ["compare", "--out", str(picture), str(first), str(second)]
+    assert main([*base, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["protocol"], shown["users"], shown["against"]) == ("P2", 24, str(first))
+    assert shown["settings"] == {"train.seed": {str(first): 1, str(second): 2}}
+    values = {name: metrics["NDCG@10"]["value"] for name, metrics in shown["models"].items()}
+    results = [json.loads((run / "results.json").read_text())["models"]["bert4rec"] for run in (first, second)]
+    assert list(values.values()) == [metrics["NDCG@10"]["value"] for metrics in results]
+    difference = shown["differences"][str(second)]["NDCG@10"]
+    assert difference["value"] == pytest.approx(values[str(second)] - values[str(first)])
+    assert difference["low"] <= difference["value"] <= difference["high"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+    assert main([*base, "markov", "--data", str(cycle_csv), "--json"]) == 0
+    anew = json.loads(capsys.readouterr().out)
+    assert anew["models"][str(first)]["NDCG@10"] == shown["models"][str(first)]["NDCG@10"]
+    assert anew["models"]["markov"]["HR@1"]["value"] == 1.0
+    assert anew["differences"]["markov"]["HR@1"]["low"] > 0
+    assert main([*base, "markov", "--data", str(cycle_csv)]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^markov .*\+0\.\d{4} \[.* beyond chance: .*NDCG@10, MRR$", text, flags=re.MULTILINE)
+    assert f"train.seed: {first} 1, {second} 2" in text
+
+
+def test_runs_that_cannot_be_paired_are_refused(tmp_path, cycle_csv, recipe, capsys):
+    """Another log, another split, one run twice, one run alone, no picture left behind."""
+    other = tmp_path / "other.csv"
+    other.write_text(cycle_csv.read_text().replace("u00,", "v00,"))
+    runs = {name: str(tmp_path / name) for name in ("one", "other", "timed")}
+    fit = ["fit", recipe, "--set", "train.epochs=1"]
+    assert main([*fit, "--data", str(cycle_csv), "--out", runs["one"]]) == 0
+    assert main([*fit, "--data", str(other), "--out", runs["other"]]) == 0
+    assert main([*fit, "--data", str(cycle_csv), "--out", runs["timed"], "--set", "data.split=time"]) == 0
+    capsys.readouterr()
+    out = ["--out", str(tmp_path / "picture.png")]
+    data = ["--data", str(cycle_csv)]
+    for arguments, message in (
+        ([runs["one"], runs["other"]], "were tested on another log: name --data FILE"),
+        ([runs["one"], runs["timed"]], "were tested on another protocol"),
+        ([runs["one"], runs["timed"], *data], "are partly in its training data"),
+        ([runs["one"], f"{tmp_path}/./one"], "wants every run once"),
+        ([runs["one"]], "wants two runs at least"),
+        ([runs["one"], runs["other"], "--protocol", "P2"], "--protocol wants --data"),
+        ([runs["one"], "pop"], "pop is no run"),
+        ([runs["one"], runs["other"], *data, "--seed", "-1"], "--seed starts at 0"),
+    ):
+        assert main(["compare", *arguments, *out]) == 2
+        assert message in capsys.readouterr().err
+    Path(runs["other"], "test_ranks.npz").write_bytes(b"PK")
+    assert main(["compare", runs["other"], runs["other"] + "/../one", *out]) == 2
+    capsys.readouterr()
+    assert not (tmp_path / "picture.png").exists()
+
+
+def test_describe_prints_the_papers_table(tmp_path, capsys):
+    """Counts, density, repeats and ties of a small log, worked by hand, as a table and as JSON."""
+    log = tmp_path / "log.csv"
+    rows = ["a,x,1", "a,y,5", "a,x,5", "b,x,2", "b,z,3"]
+    log.write_text("user,item,timestamp\n" + "\n".join(rows) + "\n")
+    assert main(["describe", "--data", str(log)]) == 0
+    head, row, *_ = shown = capsys.readouterr().out.splitlines()
+    assert head.split() == ["data", "users", "items", "actions", "avg.", "length", "density"]
+    assert row.split() == ["log.csv", "2", "3", "5", "2.5", "83.33%"]
+    assert "lengths 2 to 3, median 2.5" in shown
+    assert "20.0% of the actions repeat an item of the same user" in shown
+    assert "40.0% of the actions share their time with another of the same user, the last one for 50.0%" in shown[-1]
+    assert main(["describe", "--data", str(log), "--set", "data.min_item_events=2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["users"], found["items"], found["actions"], found["longest"]) == (2, 1, 3, 2)
+    assert (found["first_event_at"], found["last_event_at"]) == ("1970-01-01T00:00:01Z", "1970-01-01T00:00:05Z")
+    assert (found["tied_share"], found["users_with_tied_last"]) == (0, 0)
+    plain = tmp_path / "log.txt"
+    plain.write_text("a x\nb y\n")
+    assert main(["describe", "--data", str(plain)]) == 0
+    assert capsys.readouterr().out.endswith("no times: the order of the file counts\n")
 
 
 def test_help_is_instant_and_needs_no_torch():

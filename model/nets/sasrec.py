@@ -1,0 +1,52 @@
+"""SASRec (Kang & McAuley, ICDM 2018): causal self-attention, trained to predict each item from those before it.
+
+As in the authors' code, item embeddings are scaled by sqrt(D) and a LayerNorm closes the last layer. [mask] at the end
+of a history asks for the next item: here it is the token before the first one. With every token moved one place to the
+right and [mask] in front, the state at a place sees [mask] and the items before that place, never the item in it. So a
+window trains all its places at once, the last place answers when serving, and an empty history has an answer, too.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from model.nets.dropout import drop
+from model.nets.transformer import SequenceNetwork, TransformerConfig, mark_real
+
+
+@dataclass(frozen=True, kw_only=True)
+class SasrecConfig(TransformerConfig):
+    """The paper's network: pre-LN (section III.C), a feed-forward network of width D with ReLU (equation 4)."""
+
+    heads: int = 1
+    norm: str = "pre"
+    inner_factor: int = 1
+    activation: str = "relu"
+
+
+class Sasrec(SequenceNetwork):
+    """Causal encoder; the state at a place ranks the items for it by what came before."""
+
+    causal = True
+
+    def __init__(self, config: SasrecConfig) -> None:
+        super().__init__(config)
+        self.register_buffer("item_bias", torch.zeros(config.item_count), persistent=False)  # r = F M^T has no bias
+        self.reset_parameters()
+
+    def encode(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
+        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding."""
+        T = item_ids.shape[1]
+        column = torch.arange(T, device=item_ids.device)
+        mask = self.config.item_count + 1
+        before = torch.where(column == T - lengths[:, None], mask, item_ids.roll(1, dims=1))
+        x = self.place(self.items(before) * math.sqrt(self.config.width))
+        past = (column[:, None] >= column) & mark_real(item_ids, lengths)[:, None, :]
+        allowed = past | (column[:, None] == column)  # padding sees itself: a query without keys would give NaN
+        return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None])
+
+    def read_head(self, hidden: Tensor) -> Tensor:
+        """The state itself: r_t = F_t M^T (section III.D)."""
+        return hidden

@@ -1,0 +1,175 @@
+"""What the networks share: Transformer layers over a history (Vaswani et al. 2017) with every switch of the ablations.
+
+Shapes: B batch, T tokens, N longest history, D width, H heads, V items, K some items, M rows to score. Positions count
+back from the newest token (model/contract/sequence.py).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.contract.vocabulary import PAD
+from model.nets.attention import attend
+from model.nets.dropout import drop
+
+POSITIONS = ("learned", "none")
+NORMS = ("post", "pre", "none")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}  # GELU(x) = x Phi(x), exactly
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Sizes and switches of a network; the ablations of Sun et al. 2019 (table 5) are switches."""
+
+    item_count: int
+    max_length: int = 200
+    width: int = 64
+    layers: int = 2
+    heads: int = 2
+    dropout: float = 0.1
+    attention_dropout: float | None = None
+    """Of attention weights; None: as `dropout`."""
+    positions: str = "learned"
+    norm: str = "post"
+    residual: bool = True
+    feed_forward: bool = True
+    inner_factor: int = 4
+    """Inner width of the feed-forward network over D."""
+    activation: str = "gelu"
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that do not fit together."""
+        if min(self.item_count, self.layers, self.heads, self.inner_factor) < 1 or self.max_length < 2:
+            raise ValueError("item_count, layers, heads and inner_factor start at 1, max_length at 2")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if not all(0 <= share < 1 for share in (self.dropout, self.attention_dropout or 0.0)):
+            raise ValueError("dropout and attention_dropout lie in [0, 1)")
+        for key, known in (("positions", POSITIONS), ("norm", NORMS), ("activation", tuple(ACTIVATIONS))):
+            if getattr(self, key) not in known:
+                raise ValueError(f"{key} is one of {', '.join(known)}")
+
+
+class Layer(nn.Module):
+    """Attention, then the feed-forward network, each on a residual branch.
+
+    Post-LN: x' = LN(x + Drop(f(x))); pre-LN: x' = x + Drop(f(LN(x))).
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.attention_dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
+        self.query_key_value = nn.Linear(config.width, 3 * config.width)
+        self.attention_out = nn.Linear(config.width, config.width)
+        self.attention_norm = make_norm(config)
+        if config.feed_forward:
+            self.inner = nn.Linear(config.width, config.inner_factor * config.width)
+            self.outer = nn.Linear(config.inner_factor * config.width, config.width)
+            self.norm = make_norm(config)
+
+    def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
+        """Take x (B, T, D) and allowed (B, 1, 1 or T, T), true where a token may see another. Returns (B, T, D)."""
+        pre = self.config.norm == "pre"
+        x = self._join(x, self._mix(self.attention_norm(x) if pre else x, allowed), self.attention_norm)
+        if self.config.feed_forward:
+            x = self._join(x, self._feed(self.norm(x) if pre else x), self.norm)
+        return x
+
+    def _mix(self, x: Tensor, allowed: Tensor) -> Tensor:
+        B, T, D = x.shape
+        H = self.config.heads
+        q, k, v = self.query_key_value(x).view(B, T, 3, H, D // H).permute(2, 0, 3, 1, 4)
+        mixed = attend(q, k, v, allowed, dropout=self.attention_dropout if self.training else 0.0)  # (B, H, T, D/H)
+        out: Tensor = self.attention_out(mixed.transpose(1, 2).reshape(B, T, D))
+        return out
+
+    def _feed(self, x: Tensor) -> Tensor:
+        activate = ACTIVATIONS[self.config.activation]
+        out: Tensor = self.outer(activate(self.inner(x)))
+        return out
+
+    def _join(self, x: Tensor, branch: Tensor, norm: nn.Module) -> Tensor:
+        branch = drop(branch, self.config.dropout, self.training)
+        joined = x + branch if self.config.residual else branch
+        return norm(joined) if self.config.norm == "post" else joined
+
+
+class SequenceNetwork(nn.Module, ABC):
+    """A network whose state at a place ranks the items for that place.
+
+    `encode` and `read_head` are a network's own; the item table is shared between input and output.
+    """
+
+    causal: ClassVar[bool]
+    """Whether the state at a place is made of earlier items alone, so that one pass trains every place."""
+    item_bias: Tensor
+    """(V), added to the scores."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.items = nn.Embedding(config.item_count + 2, config.width)  # PAD, items 1..V, MASK
+        if config.positions == "learned":
+            self.positions = nn.Parameter(torch.empty(config.max_length, config.width))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.last_norm = make_norm(config) if config.norm == "pre" else nn.Identity()
+
+    def reset_parameters(self) -> None:
+        """Draw weights from a normal of deviation 0.02 cut at 0.02 (Sun et al. 2019, section 4.3), biases 0."""
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.trunc_normal_(parameter, std=0.02, a=-0.02, b=0.02)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+    @abstractmethod
+    def encode(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
+        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding."""
+
+    @abstractmethod
+    def read_head(self, hidden: Tensor) -> Tensor:
+        """Make states (..., D) ready for the item table."""
+
+    def place(self, tokens: Tensor) -> Tensor:
+        """Add to token embeddings (B, T, D) their learned positions, if there are any."""
+        if self.config.positions == "none":
+            return tokens
+        return tokens + self.positions[self.config.max_length - tokens.shape[1] :]
+
+    def run_layers(self, x: Tensor, allowed: Tensor) -> Tensor:
+        """Take x (B, T, D) through all layers."""
+        for layer in self.layers:
+            x = layer(x, allowed)
+        normed: Tensor = self.last_norm(x)
+        return normed
+
+    @property
+    def table(self) -> Tensor:
+        """The output embeddings (V, D), row j for the item of index j + 1."""
+        return self.items.weight[PAD + 1 : -1]
+
+    def score_items(self, hidden: Tensor) -> Tensor:
+        """Logits of all items: states (..., D) -> (..., V), column j for the item of index j + 1."""
+        return F.linear(self.read_head(hidden), self.table, self.item_bias)
+
+    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
+        """Scores of all items after each history that ends in [mask]: (B, T), (B) -> (B, V)."""
+        return self.score_items(self.encode(item_ids, lengths)[:, -1])
+
+
+def make_norm(config: TransformerConfig) -> nn.Module:
+    """LayerNorm, or nothing in a network without norms."""
+    return nn.Identity() if config.norm == "none" else nn.LayerNorm(config.width)
+
+
+def mark_real(item_ids: Tensor, lengths: Tensor) -> Tensor:
+    """Which tokens (B, T) of right-aligned rows are no padding."""
+    T = item_ids.shape[1]
+    return torch.arange(T, device=item_ids.device) >= T - lengths[:, None]

@@ -1,0 +1,89 @@
+"""What the tests of the service and of its deployment share: tools of others, real stores, scenarios over them."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.exceptions import RedisError
+
+from service import leash
+from service.connection import connect
+from service.history import HistoryStore
+
+
+@pytest.fixture(scope="session")
+def require_tool() -> Callable[[str], str]:
+    """Find a program, installed with the tests or on PATH; without it the test is skipped, and fails in CI."""
+
+    def find(name: str) -> str:
+        beside = Path(sys.executable).parent  # the environment's, which need not be on PATH
+        found = shutil.which(name, path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
+        if found is None:
+            if os.environ.get("CI") == "true":
+                pytest.fail(f"{name} is not there: CI must run this test")
+            pytest.skip(f"{name} is not there")
+        return found
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def run_store() -> Callable[..., AbstractContextManager[None]]:
+    """Run a store's command, tied to this process, from when it answers on its unix socket to the end of a context."""
+
+    @contextmanager
+    def run(command: list[str], socket: Path, **credentials: str) -> Iterator[None]:
+        server = subprocess.Popen([sys.executable, leash.__file__, str(os.getpid()), *command])
+        try:
+            with Redis(unix_socket_path=str(socket), **credentials) as client:
+                _wait_for(client, server)
+            yield
+        finally:
+            server.terminate()
+            server.wait(10)
+
+    return run
+
+
+def _wait_for(client: Redis, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(500):
+        try:
+            client.ping()
+        except RedisError:
+            assert server.poll() is None, "the store ended at once"
+            time.sleep(0.02)
+        else:
+            return
+    pytest.fail("the store did not answer within 10 s")
+
+
+@pytest.fixture(scope="session")
+def run_scenario() -> Callable[..., Any]:
+    """Run an async function of a HistoryStore with the given options, over a store's URL, in a loop of its own."""
+
+    def run(
+        scenario: Callable[[HistoryStore], Awaitable[Any]],
+        url: str,
+        *,
+        password_file: Path | None = None,
+        **options: Any,
+    ) -> Any:
+        async def main() -> Any:
+            history = HistoryStore(connect(url, password_file=password_file), **options)
+            try:
+                return await scenario(history)
+            finally:
+                await history.close()
+
+        return asyncio.run(main())
+
+    return run

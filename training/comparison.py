@@ -1,0 +1,127 @@
+"""Runs side by side: the same questions, intervals, and what the difference between two of them is worth."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.errors import InputError, RunError
+from training.experiment import BASELINES, mark_baseline, mark_run, name_protocol
+from training.metrics import measure_ranks
+from training.protocol import PROTOCOLS, Exam
+from training.recipe import DataRecipe
+from training.results import DECIDES, SHOWN, describe_values, format_row, head_table
+from training.run import Run
+from training.split import Questions
+
+Values = Mapping[str, NDArray[np.float64]]
+
+
+def compare_runs(runs: Sequence[Run], seed: int) -> dict[str, Any]:
+    """Compare by what each finished run wrote down of its own test. Raises RunError unless they can be paired."""
+    first, *others = runs
+    for run in others:
+        for what, key in (("log", "fingerprint"), ("protocol", "protocol"), ("number of users", "users")):
+            if _identify(run)[key] != _identify(first)[key]:
+                raise RunError(
+                    f"{first.path} and {run.path} were tested on another {what}: name --data FILE (and --protocol), "
+                    "which tests them anew"
+                )
+    values = {str(run.path): measure_ranks(*run.read_ranks()) for run in runs}
+    return _describe(values, runs, protocol=first.read_results()["protocol"], seed=seed)
+
+
+def _identify(run: Run) -> dict[str, object]:
+    results = run.read_results()
+    return {
+        "fingerprint": run.config["data"]["fingerprint"],
+        "protocol": results["protocol"],
+        "users": results["users"],
+    }
+
+
+def compare_on(names: Sequence[str], data: Path, protocol_name: str | None, seed: int) -> dict[str, Any]:
+    """Test runs and baselines anew on a log, under one protocol. Raises RunError unless they can be paired."""
+    runs = {name: Run.open(Path(name)) for name in names if name not in BASELINES}
+    if len({run.vocabulary.to_bytes() for run in runs.values()}) > 1:
+        raise RunError(f"{' and '.join(runs)} were not trained on the same items: no comparison of them is fair")
+    recipe = next((run.recipe.data for run in runs.values()), DataRecipe())
+    protocol = PROTOCOLS[protocol_name or name_protocol(recipe)]
+    # Baselines count what the first run was trained on, whatever the protocol's authors let them count.
+    counted = replace(recipe, held_out_users=recipe.held_out_users or sys.maxsize)
+    exams: dict[str, Exam] = {}
+    values: dict[str, Values] = {}
+    for name in names:
+        if name in runs:
+            exams[name], marks = mark_run(runs[name], data, runs[name].recipe.data, protocol, seed=seed)
+        else:
+            exams[name], marks = mark_baseline(name, data, counted, protocol, seed=seed, train_only=True)
+        values[name] = marks.values
+        if not _ask_the_same(exams[names[0]].questions, exams[name].questions):
+            raise RunError(f"{names[0]} and {name} are not asked the same questions: compare runs of one log and split")
+    return _describe(values, list(runs.values()), protocol=protocol.name, seed=seed)
+
+
+def _ask_the_same(some: Questions, others: Questions) -> bool:
+    return np.array_equal(some.targets, others.targets) and np.array_equal(some.histories.ends, others.histories.ends)
+
+
+def _describe(values: Mapping[str, Values], runs: Sequence[Run], *, protocol: str, seed: int) -> dict[str, Any]:
+    first, *others = values
+    return {
+        "protocol": protocol,
+        "seed": seed,
+        "users": len(values[first][DECIDES]),
+        "models": {name: describe_values(value, seed) for name, value in values.items()},
+        "against": first,
+        "differences": {
+            name: describe_values(
+                {metric: value - values[first][metric] for metric, value in values[name].items()}, seed
+            )
+            for name in others
+        },
+        "settings": _find_differing_settings(runs),
+        "epochs": {str(run.path): run.read_epochs() for run in runs},
+    }
+
+
+def _find_differing_settings(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """Keys of the recipes that are not the same in all runs, each with its value by run."""
+    flat = {
+        str(run.path): {
+            f"{section}.{key}": value for section, keys in run.recipe.to_dict().items() for key, value in keys.items()
+        }
+        for run in runs
+    }
+    keys = dict.fromkeys(key for settings in flat.values() for key in settings)
+    by_key = {key: {name: settings.get(key) for name, settings in flat.items()} for key in keys}
+    return {key: by_run for key, by_run in by_key.items() if len({repr(value) for value in by_run.values()}) > 1}
+
+
+def require_distinct(names: Sequence[str]) -> None:
+    """Refuse a comparison of one with itself. Raises InputError."""
+    if len(names) == 1:
+        raise InputError("compare wants two runs at least")
+    if len({name if name in BASELINES else str(Path(name).resolve()) for name in names}) < len(names):
+        raise InputError("compare wants every run once")
+
+
+def format_comparison(document: Mapping[str, Any]) -> str:
+    """Metrics, paired differences and differing settings as text."""
+    width = max(len(name) for name in document["models"]) + 2
+    lines = head_table(document["protocol"], document["users"], width)
+    lines += [format_row(name, metrics, width) for name, metrics in document["models"].items()]
+    lines += ["", f"above {document['against']}, over the same users"]
+    for name, difference in document["differences"].items():
+        clear = [metric for metric in SHOWN if difference[metric]["low"] > 0 or difference[metric]["high"] < 0]
+        verdict = f"beyond chance: {', '.join(clear)}" if clear else "all of it may be chance"
+        lines.append(f"{format_row(name, difference, width, sign='+')}  {verdict}")
+    if document["settings"]:
+        lines += ["", "settings that differ"]
+        for key, by_run in document["settings"].items():
+            lines.append(f"{key}: " + ", ".join(f"{name} {value}" for name, value in by_run.items()))
+    return "\n".join(lines)
