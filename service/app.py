@@ -12,10 +12,11 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from uvicorn.config import STARTUP_FAILURE
 
+from service.connection import connect
 from service.envelope import Envelope
 from service.errors import StartFailed
 from service.health import Health
-from service.history import HistoryStore, connect
+from service.history import HistoryStore
 from service.live_model import LiveModel, load_model
 from service.logs import configure_logs
 from service.metrics import Metrics
@@ -24,6 +25,7 @@ from service.problems import install_problems
 from service.recommender import Recommender
 from service.routes import events, lookup, operations, recommend
 from service.settings import Settings, describe_faults
+from service.store_watch import StoreWatch
 from service.wiring import Service
 
 ROUTERS = (recommend.router, events.router, lookup.router, operations.router)
@@ -65,7 +67,7 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
         trained_at_s=_epoch_seconds(model.manifest.trained_at),
     )
     store = HistoryStore(
-        connect(settings.redis_url),
+        connect(settings.redis_url, password_file=settings.redis_password_file),
         history_length=settings.history_length,
         observe=metrics.store_called,
         on_error=metrics.store_failed,
@@ -78,7 +80,8 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
         max_batch=settings.max_batch,
     )
     health = Health(store=store, recommender=recommender)
-    app.state.service = Service(settings, model, metrics, store, recommender, health)
+    store_watch = StoreWatch(store=store, metrics=metrics)
+    app.state.service = Service(settings, model, metrics, store, recommender, health, store_watch)
     app.add_middleware(Envelope, metrics=metrics)
     install_problems(app)
     install_openapi(app)

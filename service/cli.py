@@ -13,9 +13,9 @@ from typing import NoReturn
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from service.connection import connect
 from service.embedded import EmbeddedStore
 from service.errors import StartFailed
-from service.history import connect
 from service.logs import configure_logs
 from service.server import bind, prepare_many, prepare_one
 from service.settings import PREFIX, Settings, describe_faults
@@ -70,7 +70,8 @@ def describe_default(field: FieldInfo) -> str:
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop. The exit status; raises StartFailed."""
     if settings.redis_url is not None:
-        connect(settings.redis_url)  # opens nothing, but refuses here what would fail in every worker
+        # Opens nothing, but refuses here what would fail in every worker.
+        connect(settings.redis_url, password_file=settings.redis_password_file)
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
         run = prepare_one(settings) if settings.workers == 1 else prepare_many(settings)
         with _run_store(settings) as redis_url:

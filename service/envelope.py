@@ -1,7 +1,6 @@
 """What every request gets, whatever its route: an id, a clock, a place in the metrics and an answer even to a bug."""
 
 import logging
-import time
 
 import uuid_utils
 from starlette.datastructures import MutableHeaders
@@ -11,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.errors import Internal
 from service.metrics import UNMATCHED, Metrics
 from service.problems import answer_problem
+from service.stopwatch import Stopwatch
 
 CLIENT_LEFT = 499
 """Recorded where no answer could be given."""
@@ -30,9 +30,9 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter()
+        stopwatch = Stopwatch()
         request_id = str(uuid_utils.uuid7())
-        scope.setdefault("state", {}).update(request_id=request_id, started=started)
+        scope.setdefault("state", {}).update(request_id=request_id, stopwatch=stopwatch)
         code = 0
 
         async def send_with_id(message: Message) -> None:
@@ -56,7 +56,7 @@ class Envelope:
                 route=_template(scope),
                 method=scope["method"],
                 code=code or CLIENT_LEFT,
-                seconds=time.perf_counter() - started,
+                stopwatch=stopwatch,
             )
 
 

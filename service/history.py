@@ -6,7 +6,7 @@ It knows ids, never a model's indexes. Nothing of redis-py passes this module: e
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,10 +14,8 @@ from importlib.resources import files
 from typing import Any, Final, Literal
 from zlib import crc32
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -31,7 +29,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from service.errors import StartFailed, StoreUnavailable
+from service.errors import StoreUnavailable
 from service.event import Event
 
 PARTITIONS: Final = 64
@@ -43,8 +41,8 @@ EVENTS_PER_CALL: Final = 200
 FIELDS: Final = 5
 """How many words an entry has (event.py)."""
 
-Operation = Literal["append", "read", "export", "ping"]
-OPERATIONS: Final[tuple[Operation, ...]] = ("append", "read", "export", "ping")
+Operation = Literal["append", "read", "export", "ping", "inspect"]
+OPERATIONS: Final[tuple[Operation, ...]] = ("append", "read", "export", "ping", "inspect")
 ErrorKind = Literal["connection", "timeout", "refused", "script"]
 ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused", "script")
 """No connection, no answer in time, a server that will not (full, read-only, loading, no permission), all else."""
@@ -52,6 +50,13 @@ ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused",
 _REFUSALS = (AuthenticationError, BusyLoadingError, NoPermissionError, OutOfMemoryError, ReadOnlyError)
 _REFUSAL_CODES = ("BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS")
 
+SAFE: Final[Mapping[str, str]] = {
+    "appendonly": "yes",
+    "appendfsync": "always",
+    "no-appendfsync-on-rewrite": "no",
+    "maxmemory-policy": "noeviction",
+}
+"""The settings of a store that never loses what it acknowledged."""
 
 Call = list[str | bytes | int]
 """The keys and arguments of one run of the script."""
@@ -95,6 +100,17 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreState:
+    """What the server says of itself."""
+
+    durable: bool
+    """Whether its settings are SAFE ones. Those that it keeps to itself are taken for unsafe."""
+    memory_bytes: int
+    memory_limit_bytes: int
+    """0: none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Keys:
     """The keys of one user. The braces hold the partition alone, so that no user id steers the cluster slot."""
 
@@ -115,37 +131,6 @@ def name_keys(user_id: str, *, prefix: str) -> Keys:
         order=f"{prefix}order:{partition}:{user_id}",
         log=f"{prefix}log:{partition}",
     )
-
-
-def connect(url: str, *, max_connections: int = 64) -> Redis:
-    """A client for redis://, rediss:// or unix:// that never repeats a command by itself. Opens nothing yet.
-
-    Raises StartFailed when the URL is none of them, or carries an option that does not exist.
-    """
-    try:
-        pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=max_connections,
-            # A burst waits for connections. HistoryStore bounds the whole call, a read more tightly than these.
-            timeout=1.0,
-            socket_timeout=1.0,
-            socket_connect_timeout=1.0,
-            # redis-py's own retries repeat commands that were executed and only lost their reply (redis-py #3559), and
-            # take seconds while a server is down.
-            retry=Retry(NoBackoff(), 0),
-            # Without retries, a PING before a command can only add a failure. Closed connections are noticed anyway,
-            # but by redis-py 8 only without the maintenance notifications that RESP3 turns on.
-            health_check_interval=0,
-            protocol=2,
-            driver_info=None,
-        )
-        # Connects to nothing, but is the first to look at the URL's options.
-        pool.make_connection()  # type: ignore[no-untyped-call]  # the library leaves it untyped
-    except (ValueError, TypeError, AttributeError, RedisError) as error:
-        raise StartFailed(
-            "the store's URL must begin with redis://, rediss:// or unix:// and be well-formed, its options included"
-        ) from error
-    return Redis.from_pool(pool)
 
 
 class HistoryStore:
@@ -226,6 +211,22 @@ class HistoryStore:
             pipeline.execute_command("PING")
             _raise_first(await _execute(pipeline))
 
+    async def inspect(self) -> StoreState:
+        """The memory and the safety of the store."""
+        async with self._boundary("inspect", self._read_timeout_s):
+            pipeline = self._client.pipeline(transaction=False)
+            pipeline.execute_command("INFO", "memory")
+            for setting in SAFE:
+                # One by one: servers before 7 take one name only. Managed ones may refuse: then they are not known.
+                pipeline.execute_command("CONFIG GET", setting)
+            info, *settings = await _execute(pipeline)
+            _raise_first([info])
+            return StoreState(
+                durable=all(map(_is_safe, SAFE, settings)),
+                memory_bytes=int(info["used_memory"]),
+                memory_limit_bytes=int(info.get("maxmemory", 0)),  # not every server has one
+            )
+
     async def close(self) -> None:
         """Close every connection."""
         await self._client.aclose()
@@ -283,7 +284,7 @@ class HistoryStore:
         try:
             async with asyncio.timeout(timeout_s):
                 yield
-        except (RedisError, OSError, ValueError) as error:  # ValueError: the keys hold what we never wrote
+        except (RedisError, OSError, ValueError) as error:  # ValueError: what comes is not what we wrote
             if self._on_error:
                 self._on_error(_classify(error))
             raise StoreUnavailable from error
@@ -303,6 +304,10 @@ def _raise_first(replies: Iterable[Any]) -> None:
             raise reply
 
 
+def _is_safe(setting: str, reply: object) -> bool:
+    return isinstance(reply, dict) and reply.get(setting) == SAFE[setting]
+
+
 def _split(entries: list[bytes]) -> list[str]:
     """The words of all entries in one go, FIELDS for each: the fastest that Python has."""
     if not entries:
@@ -313,7 +318,9 @@ def _split(entries: list[bytes]) -> list[str]:
     return words
 
 
-def _classify(error: Exception) -> ErrorKind:
+def _classify(error: BaseException) -> ErrorKind:
+    if isinstance(error.__cause__, AuthenticationError):
+        error = error.__cause__  # which redis-py takes for a failure to connect
     if isinstance(error, TimeoutError | RedisTimeoutError):
         return "timeout"
     if isinstance(error, _REFUSALS) or (isinstance(error, ResponseError) and str(error).startswith(_REFUSAL_CODES)):

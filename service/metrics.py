@@ -3,23 +3,21 @@
 With PROMETHEUS_MULTIPROC_DIR set when this module is first imported, several worker processes add up to one exposition.
 """
 
+import math
 import os
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Literal
+from collections.abc import Iterable
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from service.history import ERROR_KINDS, OPERATIONS, ErrorKind, Operation
+from service.history import ERROR_KINDS, OPERATIONS, ErrorKind, Operation, StoreState
+from service.metrics_folder import METRICS_FOLDER, lock_readers
+from service.stopwatch import STAGES, Stopwatch
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-Stage = Literal["history", "encode", "queue", "inference", "respond"]
-
-STAGES: tuple[Stage, ...] = ("history", "encode", "queue", "inference", "respond")
 SOURCES = ("model", "popular")
 DEGRADED = ("store_unavailable", "engine_unavailable")
 RESULTS = ("accepted", "duplicate", "rejected")
@@ -47,6 +45,7 @@ _SECONDS = (
     5.0,
     10.0,
 )
+_LAGS = (0.1, 0.3, 1.0, 3.0, 10.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -67,11 +66,12 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        for template, method in routes:
-            self._requests.labels(template, method, "200")
+        # Bound once: to look a series up by its labels takes longer than to count.
+        self._bound = {(path, method, 200): self._requests.labels(path, method, "200") for path, method in routes}
         stages = Histogram(
             "nextitem_stage_duration_seconds",
-            "Stages of a batch: history read, encode, queue for the engine, inference, respond (decode and fall back)",
+            "Time of each answered POST /recommend in each stage, 0 where it skipped one: encode (with reading the "
+            "request), queue (for a batch, for the engine), history, inference, respond; they add up to the whole",
             ("stage",),
             buckets=_SECONDS,
             registry=registry,
@@ -115,6 +115,12 @@ class Metrics:
         self._late = Counter(
             "nextitem_events_late_total", "Accepted events too old for the remembered history", registry=registry
         )
+        self._lag = Histogram(
+            "nextitem_event_lag_seconds",
+            "From an event's timestamp to its acceptance; 0 for clocks that are ahead",
+            buckets=_LAGS,
+            registry=registry,
+        )
         self._unknown = Counter(
             "nextitem_unknown_items_total",
             "Items that the model does not know, each time that an event, a history or a request names one",
@@ -126,6 +132,24 @@ class Metrics:
         self._store = {op: store.labels(op) for op in OPERATIONS}
         errors = Counter("nextitem_store_errors_total", "Failed calls to the store", ("kind",), registry=registry)
         self._store_errors = {kind: errors.labels(kind) for kind in ERROR_KINDS}
+        self._store_durable = Gauge(
+            "nextitem_store_durable",
+            "1 while the store's settings are safe: append-only file, fsync always, no eviction; 0 if not or not known",
+            registry=registry,
+            multiprocess_mode="livemostrecent",
+        )
+        self._store_memory = Gauge(
+            "nextitem_store_memory_bytes",
+            "Memory that the store uses; NaN while it does not answer",
+            registry=registry,
+            multiprocess_mode="livemostrecent",
+        )
+        self._store_memory_limit = Gauge(
+            "nextitem_store_memory_limit_bytes",
+            "Memory that the store may use, 0 without a limit; NaN while it does not answer",
+            registry=registry,
+            multiprocess_mode="livemostrecent",
+        )
         self._model_info = Gauge(
             "nextitem_model_info",
             "1 for the model in use, a gauge so that several workers do not add up",
@@ -140,23 +164,18 @@ class Metrics:
             multiprocess_mode="livemax",
         )
 
-    def request_ended(self, *, route: str, method: str, code: int, seconds: float) -> None:
-        """One HTTP request was answered."""
-        template = route if route in self._routes else UNMATCHED
-        self._requests.labels(template, method if method in METHODS else OTHER, str(code)).observe(seconds)
-
-    @contextmanager
-    def stage(self, stage: Stage) -> Iterator[None]:
-        """Time one stage of a batch."""
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.stage_took(stage, time.perf_counter() - started)
-
-    def stage_took(self, stage: Stage, seconds: float) -> None:
-        """One stage of a batch ended."""
-        self._stages[stage].observe(seconds)
+    def request_ended(self, *, route: str, method: str, code: int, stopwatch: Stopwatch) -> None:
+        """One HTTP request was answered. Its stages count when it was one for recommendations."""
+        staged = code == 200 and "history" in stopwatch.laps
+        seconds = stopwatch.stop()
+        series = self._bound.get((route, method, code))
+        if series is None:
+            template = route if route in self._routes else UNMATCHED
+            series = self._requests.labels(template, method if method in METHODS else OTHER, str(code))
+        series.observe(seconds)
+        if staged:
+            for stage, histogram in self._stages.items():
+                histogram.observe(stopwatch.laps.get(stage, 0.0))
 
     def answered(self, *, source: str, degraded: str | None) -> None:
         """One recommendation was made."""
@@ -181,6 +200,10 @@ class Metrics:
         known = isinstance(event_type, str) and event_type in self._event_types
         self._events[str(event_type) if known else OTHER, result].inc()
 
+    def event_accepted(self, lag_s: float) -> None:
+        """An event was accepted so long after it happened."""
+        self._lag.observe(max(0.0, lag_s))
+
     def events_late(self, count: int) -> None:
         """So many accepted events were too old for their histories."""
         self._late.inc(count)
@@ -197,6 +220,12 @@ class Metrics:
         """One call to the store failed."""
         self._store_errors[kind].inc()
 
+    def store_seen(self, state: StoreState | None) -> None:
+        """The store was looked at, and did not answer if there is no state."""
+        self._store_durable.set(state is not None and state.durable)
+        self._store_memory.set(state.memory_bytes if state else math.nan)
+        self._store_memory_limit.set(state.memory_limit_bytes if state else math.nan)
+
     def model_loaded(self, *, name: str, provider: str, digest: str, trained_at_s: float | None) -> None:
         """This model answers from now on."""
         self._model_info.labels(name, self._version, provider, digest).set(1)
@@ -205,13 +234,10 @@ class Metrics:
 
     def expose(self) -> bytes:
         """All metrics in Prometheus' text format, those of the other workers included."""
-        registry = self._registry
-        if is_multiprocess():
+        folder = os.environ.get(METRICS_FOLDER)
+        if folder is None:
+            return generate_latest(self._registry)
+        with lock_readers(Path(folder), alone=False):
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # the library leaves it untyped
-        return generate_latest(registry)
-
-
-def is_multiprocess() -> bool:
-    """Whether workers share their metrics through a folder."""
-    return "PROMETHEUS_MULTIPROC_DIR" in os.environ
+            return generate_latest(registry)

@@ -22,6 +22,7 @@ from service.history import History, HistoryStore
 from service.live_model import LiveModel
 from service.metrics import Metrics
 from service.schemas import RecommendRequest
+from service.stopwatch import Stage, Stopwatch
 from service.times import format_rfc_3339
 
 VERSION_DEADLINE_S = 0.3
@@ -36,7 +37,7 @@ class _Draft:
     """An answer while it is made."""
 
     ask: RecommendRequest
-    started: float
+    stopwatch: Stopwatch
     history: History | None = None
     question: Question | None = None
     ranking: Answer | None = None
@@ -77,33 +78,36 @@ class Recommender:
         await self._batcher.close()
         self._executor.shutdown(wait=False)
 
-    async def recommend(self, ask: RecommendRequest, *, started: float) -> Recommendation:
+    async def recommend(self, ask: RecommendRequest, stopwatch: Stopwatch) -> Recommendation:
         """One answer. Raises HistoryBehind when the history does not get as new as asked for in time."""
         while True:
-            draft = _Draft(ask, started)
+            draft = _Draft(ask, stopwatch)
             try:
                 return await self._batcher.submit(draft)
             except HistoryBehind:
-                if time.perf_counter() + VERSION_PAUSE_S > started + VERSION_DEADLINE_S:
+                if time.perf_counter() + VERSION_PAUSE_S > stopwatch.started + VERSION_DEADLINE_S:
                     raise
                 await asyncio.sleep(VERSION_PAUSE_S)
+                stopwatch.lap("history")  # it is the history that is waited for, not the engine
             except BatcherStopped:
                 return await self._answer_without_engine(draft)
 
     async def _answer_batch(self, drafts: Sequence[_Draft]) -> Sequence[Recommendation | Exception]:
         model = self._model  # one reference for the whole batch, whatever replaces it meanwhile
-        with self._metrics.stage("history"):
-            await self._read_histories(drafts)
-        with self._metrics.stage("encode"):
-            for draft in drafts:
-                self._encode(model, draft)
-        await self._rank(model, [draft for draft in drafts if draft.question and len(draft.question.history)])
-        with self._metrics.stage("respond"):
-            return [self._respond(model, draft) for draft in drafts]
+        _lap(drafts, "queue")
+        await self._read_histories(drafts)
+        _lap(drafts, "history")
+        for draft in drafts:
+            self._encode(model, draft)
+        _lap(drafts, "encode")
+        await self._rank(model, drafts)
+        return [self._respond(model, draft) for draft in drafts]
 
     async def _answer_without_engine(self, draft: _Draft) -> Recommendation:
         await self._read_histories([draft])
+        draft.stopwatch.lap("history")
         self._encode(self._model, draft)
+        draft.stopwatch.lap("encode")
         draft.degraded = "engine_unavailable"
         answer = self._respond(self._model, draft)
         if isinstance(answer, Exception):
@@ -151,26 +155,26 @@ class Recommender:
 
     async def _rank(self, model: LiveModel, drafts: Sequence[_Draft]) -> None:
         """Run the model once for all who have something to go by."""
-        questions = [draft.question for draft in drafts if draft.question]
-        if not questions:
+        ranked = [(draft, draft.question) for draft in drafts if draft.question and len(draft.question.history)]
+        if not ranked:
             return
-        submitted = time.perf_counter()
 
         def run() -> list[Answer]:
-            self._metrics.stage_took("queue", time.perf_counter() - submitted)
-            with self._metrics.stage("inference"):
-                return model.rank(questions)
+            _lap(drafts, "queue")  # for the engine's thread; those who are not ranked wait as well
+            return model.rank([question for _, question in ranked])
 
         try:
             answers = await asyncio.get_running_loop().run_in_executor(self._executor, run)
         except EngineUnavailable as error:
             self.engine_fails = True
             _log.error("The engine failed: popular items are answered instead", extra={"fields": {"why": str(error)}})
-            for draft in drafts:
+            for draft, _ in ranked:
                 draft.degraded = "engine_unavailable"
             return
+        finally:
+            _lap(drafts, "inference")
         self.engine_fails = False
-        for draft, answer in zip(drafts, answers, strict=True):
+        for (draft, _), answer in zip(ranked, answers, strict=True):
             draft.ranking = answer
 
     def _respond(self, model: LiveModel, draft: _Draft) -> Recommendation | Exception:
@@ -193,8 +197,14 @@ class Recommender:
             model=ModelName(model.manifest.name, model.manifest.version),
             history=None if draft.history is None else _describe(draft.history),
             unknown_item_ids=[item_id for item_id in named if item_id not in model.vocabulary],
-            took_ms=round((time.perf_counter() - draft.started) * 1000, 3),
+            took_ms=draft.stopwatch.took_ms(),
         )
+
+
+def _lap(drafts: Sequence[_Draft], stage: Stage) -> None:
+    """A batch's work is part of the time of each request in it."""
+    for draft in drafts:
+        draft.stopwatch.lap(stage)
 
 
 def _describe(history: History) -> HistoryState:

@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from model.contract.bundle import locate_bundle
 from model.contract.manifest import BundleError
 from service.errors import StartFailed
 from service.leash import tie_to_parent
-from service.metrics_folder import make_metrics_folder
+from service.metrics_folder import METRICS_FOLDER, bury_dead, make_metrics_folder
 from service.settings import Settings
 
 if TYPE_CHECKING:  # to import it is to import FastAPI and prometheus_client, which must find their environment first
@@ -34,7 +35,6 @@ DRAIN_LIMIT_S = 30
 """How long requests under way may take to finish once the service is told to stop."""
 HEALTHCHECK_S = 10
 """A worker that does not answer its supervisor for that long is replaced. The supervisor heeds no signal meanwhile."""
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 _BACKLOG = 2048
 _log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def prepare_many(settings: Settings) -> Run:
         with make_metrics_folder() as folder:
             os.environ[METRICS_FOLDER] = str(folder)
             config = _configure(settings, f"{__name__}:create_worker_app")
-            supervisor = _Supervisor(config, _listen(listener), _announce(settings, listener, words))
+            supervisor = _Supervisor(config, _listen(listener), _announce(settings, listener, words), folder)
             supervisor.run()
         return 1 if supervisor.failed else 0
 
@@ -133,9 +133,12 @@ class _Announced(uvicorn.Server):
 class _Supervisor(Multiprocess):
     """Several workers on one socket. A dead one is replaced; one that cannot start ends them all."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None], metrics_folder: Path
+    ) -> None:
         super().__init__(config, [listener])
         self._announce: Callable[[], None] | None = announce
+        self._metrics_folder = metrics_folder
 
     @property
     def failed(self) -> bool:
@@ -147,16 +150,14 @@ class _Supervisor(Multiprocess):
         super().keep_subprocess_alive()
         for pid in before - {worker.pid for worker in self.processes}:
             _log.error("A worker died and was replaced", extra={"fields": {"worker": pid}})
-            _forget_gauges(pid)
+        # Whatever ended a worker, signals for a rolling restart included.
+        try:
+            bury_dead({worker.pid for worker in self.processes if worker.pid}, self._metrics_folder)
+        except Exception:  # noqa: BLE001 - whatever it is, it is no reason to serve nobody
+            _log.exception("The counts of a dead worker cannot be kept")
         if self._announce and not self.should_exit.is_set() and all(worker.is_ready() for worker in self.processes):
             self._announce()
             self._announce = None
-
-
-def _forget_gauges(pid: int | None) -> None:
-    from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415 - METRICS_FOLDER is set by now
-
-    mark_process_dead(pid)  # type: ignore[no-untyped-call]  # the library leaves it untyped
 
 
 def _configure(settings: Settings, app: "FastAPI | str") -> uvicorn.Config:

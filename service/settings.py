@@ -2,10 +2,10 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Literal, Self
+from urllib.parse import parse_qs, urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PREFIX = "NEXTITEM_"
@@ -25,6 +25,10 @@ class Settings(BaseSettings):
     redis_url: str | None = Field(
         default=None,
         description="redis://, rediss:// or unix:// address of the store; without it an embedded one runs on data_dir",
+    )
+    redis_password_file: Path | None = Field(
+        default=None,
+        description="file with the password of redis_url's user, read anew for every connection",
     )
     data_dir: Path = Field(
         default=Path("nextitem-data"),
@@ -70,6 +74,16 @@ class Settings(BaseSettings):
         if value is not None and urlsplit(value).scheme not in _SCHEMES:
             raise ValueError("must begin with redis://, rediss:// or unix://")
         return value
+
+    @model_validator(mode="after")
+    def _check_password(self) -> Self:
+        if self.redis_password_file is not None:
+            if self.redis_url is None:
+                raise ValueError("redis_password_file needs redis_url: the embedded store has no password")
+            url = urlsplit(self.redis_url)
+            if url.password is not None or parse_qs(url.query).keys() & {"username", "password"}:
+                raise ValueError("with redis_password_file, redis_url names no more than the user: redis://user@host")
+        return self
 
     def to_environment(self) -> dict[str, str]:
         """The same settings as environment variables, for worker processes."""

@@ -10,6 +10,7 @@ from service.live_model import LiveModel
 from service.metrics import Metrics
 from service.recommender import Recommender
 from service.settings import Settings
+from service.store_watch import StoreWatch
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Service:
     store: HistoryStore
     recommender: Recommender
     health: Health
+    store_watch: StoreWatch
 
 
 def get_service(request: Request) -> Service:

@@ -1,7 +1,5 @@
 """POST /events."""
 
-import time
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +11,7 @@ from service.history import Appended, Outcome
 from service.intake import Intake, take_in
 from service.routes.exchange import describe_body, describe_problems, read_flag, write
 from service.schemas import EventRequest, EventsRequest
+from service.stopwatch import Stopwatch
 from service.times import now_ms
 from service.wiring import Service, get_service
 
@@ -51,21 +50,23 @@ async def post_events(request: Request) -> Response:
         on_rejected=lambda event_type: service.metrics.event_handled(event_type=event_type, result="rejected"),
     )
     appended = await service.store.append(list(intake.events.values()))
-    _count(service, intake, appended)
-    return write(_receipt(intake, appended, started=request.scope["state"]["started"]))
+    _count(service, intake, appended, at_ms=now_ms())
+    return write(_receipt(intake, appended, request.scope["state"]["stopwatch"]))
 
 
-def _count(service: Service, intake: Intake, appended: Appended) -> None:
+def _count(service: Service, intake: Intake, appended: Appended, *, at_ms: int) -> None:
     for event, outcome in zip(intake.events.values(), appended.outcomes, strict=True):
         accepted = outcome in (Outcome.ACCEPTED, Outcome.LATE)
         result = "accepted" if accepted else "duplicate" if outcome is Outcome.DUPLICATE else "rejected"
         service.metrics.event_handled(event_type=event.type, result=result)
-        if accepted and event.item_id not in service.model.vocabulary:
-            service.metrics.items_unknown(1)
+        if accepted:
+            service.metrics.event_accepted((at_ms - event.timestamp_ms) / 1000)
+            if event.item_id not in service.model.vocabulary:
+                service.metrics.items_unknown(1)
     service.metrics.events_late(appended.outcomes.count(Outcome.LATE))
 
 
-def _receipt(intake: Intake, appended: Appended, *, started: float) -> Receipt:
+def _receipt(intake: Intake, appended: Appended, stopwatch: Stopwatch) -> Receipt:
     count = appended.outcomes.count
     conflicts = [
         Rejection(index, "/event_id", "conflict", "was used before for another event of this user")
@@ -78,5 +79,5 @@ def _receipt(intake: Intake, appended: Appended, *, started: float) -> Receipt:
         late=count(Outcome.LATE),
         rejected=sorted([*intake.rejected, *conflicts], key=lambda rejection: rejection.index),
         history=appended.versions,
-        took_ms=round((time.perf_counter() - started) * 1000, 3),
+        took_ms=stopwatch.took_ms(),
     )

@@ -40,6 +40,8 @@ async def get_ready(request: Request) -> Response:
 )
 async def get_metrics(request: Request) -> Response:
     """Prometheus' text format."""
+    service = get_service(request)
+    await service.store_watch.refresh()
     # In a thread: with several workers this reads files.
-    content = await asyncio.to_thread(get_service(request).metrics.expose)
+    content = await asyncio.to_thread(service.metrics.expose)
     return Response(content, media_type=CONTENT_TYPE)

@@ -33,6 +33,8 @@ async def recommend(request: Request) -> Response:
         ask = RecommendRequest.model_validate(document)
     except ValidationError as error:
         raise Invalid(list_faults(error)) from error
+    stopwatch = request.scope["state"]["stopwatch"]
+    stopwatch.lap("encode")  # to read and check a question is the first half of it
     with cancel_on_departure(request):
-        answer = await service.recommender.recommend(ask, started=request.scope["state"]["started"])
+        answer = await service.recommender.recommend(ask, stopwatch)
     return write(answer)

@@ -1,24 +1,16 @@
 """The store's tests run over both servers: the embedded Valkey and a Redis 7 from PATH."""
 
-import asyncio
-import os
-import shutil
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis import Redis
-from redis.exceptions import RedisError
 
-from service import leash
 from service.embedded import EmbeddedStore
 from service.event import Event, make_event
-from service.history import HistoryStore, connect
 
 NOW_MS = 1_763_719_498_123
 
@@ -31,38 +23,18 @@ def embedded_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def redis_seven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def redis_seven(
+    tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[str], str], run_store: Callable[..., Any]
+) -> Iterator[str]:
     """The URL of a Redis 7 that answers after fsync, on a unix socket only."""
-    binary = shutil.which("redis-server")
-    if binary is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("redis-server is not on PATH: CI must test both stores")
-        pytest.skip("redis-server is not on PATH")
+    binary = require_tool("redis-server")
     data_dir = tmp_path_factory.mktemp("redis")
     with tempfile.TemporaryDirectory(prefix="nextitem-test-") as folder:
         socket = Path(folder) / "redis.sock"
         options = f"--port 0 --unixsocket {socket} --dir {data_dir} --appendonly yes --appendfsync always".split()
         options += ["--save", "", "--logfile", str(data_dir / "redis.log")]
-        server = subprocess.Popen([sys.executable, leash.__file__, str(os.getpid()), binary, *options])
-        try:
-            _wait_for(socket, server)
+        with run_store([binary, *options], socket):
             yield f"unix://{socket}"
-        finally:
-            server.terminate()
-            server.wait(10)
-
-
-def _wait_for(socket: Path, server: subprocess.Popen[bytes]) -> None:
-    with Redis(unix_socket_path=str(socket)) as client:
-        for _ in range(500):
-            try:
-                client.ping()
-            except RedisError:
-                assert server.poll() is None, "redis-server ended at once"
-                time.sleep(0.02)
-            else:
-                return
-    pytest.fail("redis-server did not answer within 10 s")
 
 
 @pytest.fixture(params=["embedded_valkey", "redis_seven"])
@@ -83,20 +55,9 @@ def raw(store_url: str) -> Iterator[Redis]:
 
 
 @pytest.fixture
-def in_store(store_url: str) -> Callable[..., Any]:
+def in_store(store_url: str, run_scenario: Callable[..., Any]) -> Callable[..., Any]:
     """Run a scenario, an async function of a HistoryStore with the given options, in a loop of its own."""
-
-    def run(scenario: Callable[[HistoryStore], Awaitable[Any]], **options: Any) -> Any:
-        async def main() -> Any:
-            store = HistoryStore(connect(store_url), **options)
-            try:
-                return await scenario(store)
-            finally:
-                await store.close()
-
-        return asyncio.run(main())
-
-    return run
+    return partial(run_scenario, url=store_url)
 
 
 @pytest.fixture

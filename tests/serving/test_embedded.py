@@ -18,9 +18,10 @@ import pytest
 from redis import Redis
 
 from service import embedded
+from service.connection import connect
 from service.embedded import LOCK, LOG, EmbeddedStore, find_binary
 from service.errors import StartFailed
-from service.history import HistoryStore, connect
+from service.history import HistoryStore
 
 WAIT_S = 5.0
 
@@ -30,7 +31,8 @@ from pathlib import Path
 from redis import Redis
 from service.embedded import EmbeddedStore
 from service.event import make_event
-from service.history import HistoryStore, connect
+from service.connection import connect
+from service.history import HistoryStore
 
 async def write(url):
     store = HistoryStore(connect(url))

@@ -6,8 +6,9 @@ from binascii import crc_hqx
 
 import pytest
 
+from service.connection import connect
 from service.errors import StartFailed
-from service.history import EVENTS_PER_CALL, OPERATIONS, History, HistoryStore, Outcome, connect, name_keys
+from service.history import EVENTS_PER_CALL, OPERATIONS, History, HistoryStore, Outcome, name_keys
 
 AT_MS = 1_763_719_498_123
 ODD_IDS = [
@@ -382,6 +383,7 @@ def test_every_operation_is_observed(in_store, event):
         await store.read_many(["u1"])
         await store.export("u1")
         await store.ping()
+        await store.inspect()
 
     in_store(scenario, observe=lambda operation, seconds: heard.append((operation, 0 < seconds < 5)))
     assert heard == [(operation, True) for operation in OPERATIONS]

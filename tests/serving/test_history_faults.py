@@ -9,9 +9,10 @@ import time
 import pytest
 import uvloop
 
+from service.connection import connect
 from service.embedded import EmbeddedStore
 from service.errors import StoreUnavailable
-from service.history import HistoryStore, Outcome, connect, name_keys
+from service.history import HistoryStore, Outcome, name_keys
 
 KEYS = name_keys("u1", prefix="nextitem:")
 DAMAGE = {

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from service.connection import connect
 from service.event import make_event
-from service.history import HistoryStore, Outcome, connect, name_keys
+from service.history import HistoryStore, Outcome, name_keys
 
 BASE_MS = 1_763_719_498_000
 KEEP_ALL = 10**9

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from service.metrics import Metrics
+from service.stopwatch import Stopwatch
 
 ROUTES = [("/recommend", "POST"), ("/users/{user_id}/history", "GET")]
 
@@ -19,9 +20,13 @@ CONTRACT = [
     ("nextitem_queue_wait_seconds", "histogram", set()),
     ("nextitem_events_total", "counter", {"type", "result"}),
     ("nextitem_events_late_total", "counter", set()),
+    ("nextitem_event_lag_seconds", "histogram", set()),
     ("nextitem_unknown_items_total", "counter", set()),
     ("nextitem_store_duration_seconds", "histogram", {"op"}),
     ("nextitem_store_errors_total", "counter", {"kind"}),
+    ("nextitem_store_durable", "gauge", set()),
+    ("nextitem_store_memory_bytes", "gauge", set()),
+    ("nextitem_store_memory_limit_bytes", "gauge", set()),
     ("nextitem_model_info", "gauge", {"name", "version", "provider", "digest"}),
     ("nextitem_model_trained_timestamp_seconds", "gauge", set()),
 ]
@@ -88,7 +93,7 @@ def test_histograms_of_seconds_start_at_half_a_millisecond(metrics):
 def test_labels_are_bounded(metrics):
     """Ten thousand paths, methods and types that nobody declared do not add ten thousand series."""
     for number in range(10_000):
-        metrics.request_ended(route=f"/users/{number}", method=f"M{number}", code=404, seconds=0.1)
+        metrics.request_ended(route=f"/users/{number}", method=f"M{number}", code=404, stopwatch=Stopwatch())
         metrics.event_handled(event_type=f"type{number}", result="rejected")
     metrics.event_handled(event_type=["view"], result="rejected")
     _, samples = read(metrics)

@@ -19,6 +19,7 @@ def clean_environment(monkeypatch):
 OTHERS = {
     "bundle": "some/bundle",
     "redis_url": "rediss://host:1/2",
+    "redis_password_file": "some/file",
     "data_dir": "elsewhere",
     "host": "::1",
     "port": "0",
@@ -49,6 +50,8 @@ def test_every_setting_is_tried_here():
 def test_each_setting_is_a_variable_and_an_option(monkeypatch, name):
     """The environment sets it; an argument wins over that; both differ from the default."""
     monkeypatch.setenv("NEXTITEM_BUNDLE", "b")
+    if name == "redis_password_file":
+        monkeypatch.setenv("NEXTITEM_REDIS_URL", "redis://user@host")
     default = getattr(Settings(), name)
     monkeypatch.setenv(f"{PREFIX}{name.upper()}", OTHERS[name])
     from_environment = Settings()
@@ -94,6 +97,10 @@ def test_empty_variable_is_an_absent_one(monkeypatch):
         ({"provider": "gpu"}, "--provider (NEXTITEM_PROVIDER)"),
         ({"log_level": "loud"}, "--log-level (NEXTITEM_LOG_LEVEL)"),
         ({"redis_url": "localhost:6379"}, "must begin with redis://"),
+        ({"redis_password_file": "f"}, "redis_password_file needs redis_url"),
+        ({"redis_password_file": "f", "redis_url": "redis://u:p@host"}, "names no more than the user"),
+        ({"redis_password_file": "f", "redis_url": "redis://u@host?password=p"}, "names no more than the user"),
+        ({"redis_password_file": "f", "redis_url": "redis://host?username=u"}, "names no more than the user"),
         ({"event_types": "click,cart"}, "'view' must be among them"),
         ({"event_types": "view,two words"}, "1 to 64 types"),
         ({"event_types": "view,"}, "1 to 64 types"),

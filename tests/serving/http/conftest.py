@@ -20,6 +20,7 @@ from fastapi import FastAPI
 
 from service.app import create_app
 from service.embedded import EmbeddedStore
+from service.metrics_folder import PREFIX
 from service.settings import Settings
 from service.wiring import Service
 
@@ -169,6 +170,7 @@ class Process:
                 break
         else:
             raise AssertionError(f"the service did not start: {self.log}")
+        self.temporary = Path(environment["TMPDIR"])
         self.started = self.log[-1]["message"]
         self.url = self.started.split(" at ")[1].split(",")[0]
         self._reader = ThreadPoolExecutor(1)
@@ -187,6 +189,10 @@ class Process:
             grown = found | {pid for pid, parent in parents.items() if parent in found}
             grew, found = grown != found, grown
         return found
+
+    def metrics_files(self) -> list[Path]:
+        """The files through which its workers share their metrics."""
+        return list(self.temporary.glob(f"{PREFIX}*/*.db"))
 
     def signal(self, number: int) -> None:
         """Send it a signal."""

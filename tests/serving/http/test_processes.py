@@ -131,7 +131,7 @@ def test_replaced_workers_serve_what_the_others_serve(start_process, bundle_path
 def test_metrics_folder_of_a_killed_service_is_removed(start_process, tmp_path):
     """What a kill -9 leaves is removed by the next start, and a folder in use is not."""
     process = start_process("--workers", "2")
-    temporary = Path(Path(f"/proc/{process.pid}/environ").read_text().split("TMPDIR=")[1].split("\0")[0])
+    temporary = process.temporary
     [left] = temporary.glob(f"{PREFIX}*")
     process.signal(signal.SIGKILL)
     process.wait()
@@ -145,8 +145,11 @@ def test_metrics_folder_of_a_killed_service_is_removed(start_process, tmp_path):
 
 
 def test_killed_worker_is_replaced(start_process, wait_until_gone):
-    """One worker less is noticed, logged, and made good."""
+    """One worker less is noticed, logged, and made good; what it counted still counts."""
     process = start_process("--workers", "2")
+    asked = 10
+    for _ in range(asked):
+        assert httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}).status_code == 200
     before = process.family()
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in before}
     worker = next(pid for pid, command in commands.items() if "spawn_main" in command)
@@ -157,6 +160,9 @@ def test_killed_worker_is_replaced(start_process, wait_until_gone):
         time.sleep(0.1)
     assert process.family() - before
     assert httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}).status_code == 200
+    text = httpx.get(f"{process.url}/metrics").text
+    assert f'nextitem_recommend_total{{source="model",version="20261121T101500-tiny"}} {asked + 1}.0' in text
+    assert not [file for file in process.metrics_files() if file.stem.endswith(f"_{worker}")]
     process.signal(signal.SIGTERM)
     assert process.wait() == 0
     assert [entry["worker"] for entry in process.log if entry["level"] == "error"] == [worker]
@@ -213,6 +219,24 @@ def test_metrics_of_two_workers_add_up(start_process):
         assert 'nextitem_events_total{result="accepted",type="cart"} 0.0' in text
         assert re.findall(r"nextitem_model_info\{.*\} (.*)", text) == ["1.0"]
         assert "nextitem_queue_depth 0.0" in text
+
+
+def test_rolling_restart_leaves_no_files(start_process):
+    """SIGHUP, uvicorn's rolling restart: all workers are others, counts go on, no file of the old ones is left."""
+    process = start_process("--workers", "2")
+    assert httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}).status_code == 200
+    before = {file.stem.rpartition("_")[2] for file in process.metrics_files()}
+    process.signal(signal.SIGHUP)
+    deadline = time.monotonic() + 30
+    while before & (now := {file.stem.rpartition("_")[2] for file in process.metrics_files()}):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert len(now) <= 3
+    assert 'nextitem_recommend_total{source="model",version="20261121T101500-tiny"} 1.0' in (
+        httpx.get(f"{process.url}/metrics").text
+    )
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2])

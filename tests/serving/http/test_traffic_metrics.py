@@ -1,6 +1,12 @@
 """The metrics of a service after traffic that is known to the last request."""
 
+import asyncio
+import dataclasses
+import time
+
 import pytest
+
+from service.live_model import LiveModel
 
 
 @pytest.fixture
@@ -41,14 +47,122 @@ def test_counts_are_those_of_the_traffic(fresh, user):
     assert counts["nextitem_batch_size_count"] == counts["nextitem_batch_size_sum"] == 3
     assert counts["nextitem_queue_wait_seconds_count"] == 3
     assert counts["nextitem_queue_depth"] == 0
-    for stage, runs in (("history", 3), ("encode", 3), ("queue", 2), ("inference", 2), ("respond", 3)):
-        assert counts[f'nextitem_stage_duration_seconds_count{{stage="{stage}"}}'] == runs
-    for op, calls in (("append", 1), ("read", 1), ("export", 1), ("ping", 0)):
+    for stage in ("history", "encode", "queue", "inference", "respond"):
+        assert counts[f'nextitem_stage_duration_seconds_count{{stage="{stage}"}}'] == 3
+    assert counts["nextitem_event_lag_seconds_count"] == 2
+    assert counts["nextitem_store_durable"] == 1
+    assert counts["nextitem_store_memory_bytes"] > 100_000
+    for op, calls in (("append", 1), ("read", 1), ("export", 1), ("ping", 0), ("inspect", 1)):
         assert counts[f'nextitem_store_duration_seconds_count{{op="{op}"}}'] == calls
     assert (requests("/recommend", "POST", 200), requests("/recommend", "POST", 422)) == (3, 1)
     assert (requests("/events", "POST", 200), requests("/events", "POST", 422)) == (1, 1)
     assert requests("/users/{user_id}/history", "GET", 200) == 1
     assert requests("unmatched", "GET", 404) == 1
+
+
+def stages(client):
+    """The seconds of all answers so far, by stage."""
+    counts = client.counts()
+    names = ("history", "encode", "queue", "inference", "respond")
+    return {name: counts[f'nextitem_stage_duration_seconds_sum{{stage="{name}"}}'] for name in names}
+
+
+SLOW_S = 0.1
+
+
+def slow_history(client, monkeypatch):
+    """A store that takes its time."""
+    read_many = client.service.store.read_many
+
+    async def read_slowly(user_ids):
+        await asyncio.sleep(SLOW_S)
+        return await read_many(user_ids)
+
+    monkeypatch.setattr(client.service.store, "read_many", read_slowly)
+
+
+def slow_engine(_client, monkeypatch):
+    """A model that takes its time."""
+    rank = LiveModel.rank
+
+    def rank_slowly(model, questions):
+        time.sleep(SLOW_S)
+        return rank(model, questions)
+
+    monkeypatch.setattr(LiveModel, "rank", rank_slowly)
+
+
+def busy_engine(client, _monkeypatch):
+    """A model that another batch is using."""
+    client.service.recommender._executor.submit(time.sleep, SLOW_S)
+
+
+def late_version(client, monkeypatch):
+    """A history that gets as new as asked for in a while: waiting for it is no queue."""
+    read_many = client.service.store.read_many
+    started = time.monotonic()
+
+    async def read_behind(user_ids):
+        histories = await read_many(user_ids)
+        late = time.monotonic() - started < SLOW_S
+        return [dataclasses.replace(history, version=0) if late else history for history in histories]
+
+    monkeypatch.setattr(client.service.store, "read_many", read_behind)
+
+
+@pytest.mark.parametrize(
+    ("make_slow", "stage"),
+    [(slow_history, "history"), (slow_engine, "inference"), (busy_engine, "queue"), (late_version, "history")],
+)
+def test_each_stage_has_the_time_that_is_spent_in_it(fresh, user, monkeypatch, make_slow, stage):
+    """Whichever is slow, and no other, has the time."""
+    fresh.send({"user_id": user, "item_id": "i01"})
+    fresh.recommend(user_id=user)
+    before = stages(fresh)
+    make_slow(fresh, monkeypatch)
+    fresh.recommend(user_id=user, min_history_version=1)
+    after = stages(fresh)
+    spent = {name: after[name] - before[name] for name in after}
+    assert spent.pop(stage) >= 0.7 * SLOW_S
+    assert max(spent.values()) < 0.5 * SLOW_S
+
+
+def test_slow_body_is_part_of_encode(fresh):
+    """Whoever sends slowly is not taken for a slow engine."""
+    before = stages(fresh)
+
+    async def send_slowly():
+        yield b'{"items":'
+        await asyncio.sleep(SLOW_S)
+        yield b'["i01"]}'
+
+    response = fresh.request("POST", "/recommend", content=send_slowly(), headers={"content-type": "application/json"})
+    assert response.status_code == 200
+    assert stages(fresh)["encode"] - before["encode"] >= 0.7 * SLOW_S
+
+
+def test_stages_without_the_engine(fresh, user, monkeypatch):
+    """With the batcher gone, answers still have their stages."""
+    fresh.send({"user_id": user, "item_id": "i01"})
+    fresh.run(fresh.service.recommender._batcher.close())
+    slow_history(fresh, monkeypatch)
+    assert fresh.recommend(user_id=user)["degraded"] == "engine_unavailable"
+    spent = stages(fresh)
+    assert spent["history"] >= 0.7 * SLOW_S
+    assert spent["inference"] == 0
+    assert spent["encode"] < 0.5 * SLOW_S
+
+
+def test_lag_is_in_seconds_and_never_negative(fresh, user):
+    """An event of ten seconds ago adds ten, one of a clock that is a minute ahead nothing."""
+    now_ms = int(time.time() * 1000)
+    fresh.send(
+        {"user_id": user, "item_id": "i01", "timestamp": now_ms - 10_000},
+        {"user_id": user, "item_id": "i01", "timestamp": now_ms + 60_000},
+    )
+    counts = fresh.counts()
+    assert counts["nextitem_event_lag_seconds_count"] == 2
+    assert counts["nextitem_event_lag_seconds_sum"] == pytest.approx(10, abs=1)
 
 
 def test_no_id_becomes_a_label(fresh, user):
