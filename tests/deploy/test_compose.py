@@ -1,0 +1,292 @@
+"""docker-compose.yml as Compose itself reads it: who may do what, who waits for whom, and that the users agree."""
+
+import json
+import math
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+ONE_SHOT = {"init", "trainer"}
+SERVICES = sorted(ONE_SHOT | {"valkey", "service", "traffic", "prometheus", "grafana"})
+FILES = {"plain": ["docker-compose.yml"], "gpu": ["docker-compose.yml", "docker-compose.gpu.yml"]}
+
+Service = dict[str, Any]
+Configure = Callable[..., dict[str, Any]]
+
+
+def is_unprivileged(service: Service) -> bool:
+    """A user and group by number, not root; init alone is root, to give files away."""
+    user, _, group = service["user"].partition(":")
+    return service["user"] == "0:0" if is_init(service) else int(user) > 0 and int(group) > 0
+
+
+def is_init(service: Service) -> bool:
+    """Whether it is the one that prepares the volumes."""
+    return "/init/prepare.py" in (service.get("entrypoint") or [])
+
+
+def has_no_host(service: Service) -> bool:
+    """Nothing of the host's own: no network, processes, IPC or devices, and no socket of the engine."""
+    sources = [mount.get("source", "") for mount in service.get("volumes", [])]
+    return (
+        service.get("network_mode") in {None, "none"}
+        and not any(key in service for key in ("pid", "ipc", "uts", "userns_mode", "devices", "privileged"))
+        and not any("docker.sock" in source or source in {"/", "/etc", "/var/run"} for source in sources)
+    )
+
+
+def mounts_safely(service: Service) -> bool:
+    """Of the repository it sees parts of deploy/, and none is writable."""
+    bound = [mount for mount in service.get("volumes", []) if mount["type"] == "bind"]
+    deploy = str(REPOSITORY / "deploy") + "/"
+    return all(mount.get("read_only") and mount["source"].startswith(deploy) for mount in bound)
+
+
+def keeps_secrets(service: Service) -> bool:
+    """Secrets are written by init only, and no value of the environment is one."""
+    mounts = [mount for mount in service.get("volumes", []) if mount.get("source") == "secrets"]
+    environment = service.get("environment") or {}
+    return (is_init(service) or all(mount.get("read_only") for mount in mounts)) and not any(
+        re.search(r"PASSWORD|SECRET|TOKEN", name) and not name.endswith("FILE") for name in environment
+    )
+
+
+RULES: dict[str, tuple[Callable[[Service], bool], Service]] = {
+    "no root": (is_unprivileged, {"user": "0:10001", "entrypoint": None}),
+    "read-only": (lambda service: service["read_only"] is True, {"read_only": False}),
+    "no capability": (lambda service: service["cap_drop"] == ["ALL"], {"cap_drop": ["NET_RAW"]}),
+    "none given back": (
+        lambda service: service.get("cap_add", []) == (["CHOWN"] if is_init(service) else []),
+        {"cap_add": ["SYS_ADMIN"]},
+    ),
+    "no new privileges": (
+        lambda service: service["security_opt"] == ["no-new-privileges:true"],
+        {"security_opt": ["no-new-privileges:true", "seccomp:unconfined"]},
+    ),
+    "memory": (lambda service: 2**24 < int(service["mem_limit"]) <= 6 * 2**30, {"mem_limit": "0"}),
+    "processors": (lambda service: 0 < float(service["cpus"]) <= 2, {"cpus": 0}),
+    "processes": (lambda service: 0 < service["pids_limit"] <= 256, {"pids_limit": -1}),
+    "loopback": (
+        lambda service: all(port.get("host_ip") == "127.0.0.1" for port in service.get("ports", [])),
+        {"ports": [{"target": 8000, "published": "8000"}]},
+    ),
+    "restarts": (
+        lambda service: (
+            service["restart"] == ("unless-stopped" if "ports" in service or not ran_once(service) else "no")
+        ),
+        {"restart": "always"},
+    ),
+    "pinned": (
+        lambda service: "build" in service or re.fullmatch(r"[a-z/]+:v?\d+\.\d+\.\d+", service["image"]) is not None,
+        {"image": "valkey/valkey:latest", "build": None},
+    ),
+    "nothing of the host": (has_no_host, {"network_mode": "host"}),
+    "mounts": (mounts_safely, {"volumes": [{"type": "bind", "source": "/home", "read_only": True}]}),
+    "secrets": (keeps_secrets, {"environment": {"VALKEY_PASSWORD": "x"}}),
+    "log rotation": (
+        lambda service: {"max-size", "max-file"} <= set(service["logging"]["options"]),
+        {"logging": {"driver": "json-file", "options": {}}},
+    ),
+}
+"""What every service must be, and a change that breaks it."""
+
+
+def ran_once(service: Service) -> bool:
+    """Whether it is one of the two that do their work and end."""
+    return is_init(service) or "demo.bundle" in (service.get("command") or [])
+
+
+@pytest.fixture(scope="module")
+def configure(require_tool: Callable[[str], str]) -> Configure:
+    """Read Compose files with the real Compose, which needs no engine for that; warnings are failures."""
+    binary = require_tool("docker-compose")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("COMPOSE_", "DOCKER_"))}
+
+    def run(*files: str, **environment: str) -> dict[str, Any]:
+        options = [word for file in files for word in ("--file", file)]
+        answer = subprocess.run(
+            [binary, *options, "config", "--format", "json"],
+            cwd=REPOSITORY,
+            env=clean | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (answer.returncode, answer.stderr) == (0, "")
+        return json.loads(answer.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def stacks(configure: Configure) -> dict[str, dict[str, Any]]:
+    """The whole configuration without and with the GPU file."""
+    return {name: configure(*files) for name, files in FILES.items()}
+
+
+@pytest.mark.parametrize("stack", FILES)
+def test_stack_has_exactly_these_services(stacks: dict[str, dict[str, Any]], stack: str) -> None:
+    """What is listed here is all there is, so that no service escapes the rules."""
+    assert sorted(stacks[stack]["services"]) == SERVICES
+
+
+@pytest.mark.parametrize("stack", FILES)
+@pytest.mark.parametrize("name", SERVICES)
+def test_service_keeps_every_rule(stacks: dict[str, dict[str, Any]], stack: str, name: str) -> None:
+    """Each service is contained in every way that RULES lists."""
+    service = stacks[stack]["services"][name]
+    assert [rule for rule, (holds, _) in RULES.items() if not holds(service)] == []
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule_notices_what_breaks_it(stacks: dict[str, dict[str, Any]], rule: str) -> None:
+    """A service changed for the worse is found by the very rule."""
+    holds, worse = RULES[rule]
+    service = deepcopy(stacks["plain"]["services"]["trainer"]) | worse
+    assert not holds({key: value for key, value in service.items() if value is not None})
+
+
+def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
+    """Nothing starts before what it needs has ended well or is healthy, and who is waited for can say so."""
+    services = stacks["plain"]["services"]
+    waits = {
+        name: {other: how["condition"].removeprefix("service_") for other, how in service.get("depends_on", {}).items()}
+        for name, service in services.items()
+    }
+    prepared = {"init": "completed_successfully"}
+    assert waits == {
+        "init": {},
+        "valkey": prepared,
+        "trainer": prepared,
+        "prometheus": prepared,
+        "service": {"valkey": "healthy", "trainer": "completed_successfully"},
+        "traffic": {"service": "healthy"},
+        "grafana": {"prometheus": "healthy"},
+    }
+    # The service's own is in its image.
+    assert {name for name, service in services.items() if "test" in service.get("healthcheck", {})} == {
+        "valkey",
+        "prometheus",
+        "grafana",
+    }
+
+
+def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
+    """Only the service reaches the store, no network leads out, and one-shot work has none."""
+    services, networks = stacks["plain"]["services"], stacks["plain"]["networks"]
+    members = {
+        network: {name for name in services if network in services[name].get("networks", {})} for network in networks
+    }
+    assert members == {"store": {"valkey", "service"}, "edge": {"service", "traffic", "prometheus", "grafana"}}
+    assert networks["store"]["internal"] is True
+    assert networks["edge"]["driver_opts"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
+    assert {name for name in services if services[name].get("network_mode") == "none"} == ONE_SHOT
+
+
+def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
+    """The engine waits for longer than the service drains before it kills."""
+    from service.server import DRAIN_LIMIT_S  # noqa: PLC0415 - only this test needs the service
+
+    grace = re.fullmatch(r"(\d+)s", stacks["plain"]["services"]["service"]["stop_grace_period"])
+    assert grace is not None
+    assert int(grace[1]) > DRAIN_LIMIT_S
+
+
+def test_trainer_is_stopped_as_in_a_terminal(stacks: dict[str, dict[str, Any]]) -> None:
+    """The signal reaches the training, which is a process below the container's first, and it has time to save."""
+    trainer = stacks["plain"]["services"]["trainer"]
+    assert trainer["init"] is True
+    assert trainer["environment"]["TINI_KILL_PROCESS_GROUP"] == "1"
+    assert trainer["stop_grace_period"] == "1m0s"
+
+
+def test_threads_are_counted_by_the_container_s_processors(stacks: dict[str, dict[str, Any]]) -> None:
+    """Not by the host's cores, which would exceed pids_limit: every library that would is told how many."""
+    services = stacks["plain"]["services"]
+    told = {
+        name: {key: int(value) for key, value in (service.get("environment") or {}).items() if "THREADS" in key}
+        for name, service in services.items()
+    }
+    both = {"OMP_NUM_THREADS": 2, "OPENBLAS_NUM_THREADS": 2, "POLARS_MAX_THREADS": 2}
+    assert {name: threads for name, threads in told.items() if threads} == {
+        "trainer": both,
+        "traffic": both,
+        "service": {"OPENBLAS_NUM_THREADS": 1},
+    }
+    assert all(
+        limit <= math.ceil(services[name]["cpus"]) for name in ("trainer", "service") for limit in told[name].values()
+    )
+
+
+def test_ports_are_those_of_the_readme_and_move(configure: Configure) -> None:
+    """8000, 9090 and 3000, or what the environment says."""
+
+    def published(**environment: str) -> dict[str, str]:
+        services = configure("docker-compose.yml", **environment)["services"]
+        return {name: port["published"] for name in services for port in services[name].get("ports", [])}
+
+    assert published() == {"service": "8000", "prometheus": "9090", "grafana": "3000"}
+    assert published(SERVICE_PORT="8080")["service"] == "8080"
+
+
+def test_traffic_can_be_switched_off(configure: Configure) -> None:
+    """An empty COMPOSE_PROFILES leaves traffic out and nothing else."""
+    assert set(SERVICES) - set(configure("docker-compose.yml", COMPOSE_PROFILES="")["services"]) == {"traffic"}
+
+
+def test_grafana_has_no_well_known_password(stacks: dict[str, dict[str, Any]]) -> None:
+    """The password comes from the file that init makes, nobody signs up or comes in anonymously."""
+    grafana = stacks["plain"]["services"]["grafana"]
+    [secrets] = [mount["target"] for mount in grafana["volumes"] if mount["source"] == "secrets"]
+    assert grafana["environment"]["GF_SECURITY_ADMIN_PASSWORD__FILE"] == f"{secrets}/grafana/admin-password"
+    assert grafana["environment"]["GF_USERS_ALLOW_SIGN_UP"] == "false"
+    assert grafana["environment"]["GF_AUTH_ANONYMOUS_ENABLED"] == "false"
+
+
+def test_users_are_those_that_init_prepares_for(stacks: dict[str, dict[str, Any]], prepare: Any) -> None:
+    """Each service runs as the user that its volumes are given to, and init sees every volume."""
+    services = stacks["plain"]["services"]
+    assert {name: services[name]["user"] for name in prepare.IDS} == {
+        name: f"{number}:{number}" for name, number in prepare.IDS.items()
+    }
+    assert {services[name]["user"] for name in ("trainer", "traffic")} == {services["service"]["user"]}
+    targets = {Path(mount["target"]) for mount in services["init"]["volumes"]}
+    assert targets >= {Path("/volumes") / volume for volume in (*prepare.OWNERS, prepare.SECRETS)}
+    named = {mount["source"] for mount in services["init"]["volumes"] if mount["type"] == "volume"}
+    assert named == set(stacks["plain"]["volumes"])
+
+
+def test_settings_are_the_service_s(stacks: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service accepts the environment as it stands, and finds its password where init puts it."""
+    from service.settings import Settings  # noqa: PLC0415 - only this test needs the service
+
+    for name, value in stacks["gpu"]["services"]["service"]["environment"].items():
+        monkeypatch.setenv(name, value)
+    settings = Settings(bundle=Path("/bundles"))
+    assert (settings.workers, settings.provider) == (2, "cuda")
+    assert str(settings.redis_password_file) == "/secrets/service/valkey-password"
+
+
+def test_gpu_file_changes_the_service_alone(stacks: dict[str, dict[str, Any]]) -> None:
+    """The override brings image, provider, memory and device, and leaves every other service as it was."""
+    plain, gpu = (deepcopy(stacks[name]["services"]) for name in ("plain", "gpu"))
+    build = gpu["service"]["build"]
+    assert gpu["init"]["image"] == gpu["service"]["image"] == "nextitem-service:gpu"
+    assert build["args"]["EXTRA"] == "service-gpu"
+    assert re.fullmatch(r"nvidia/cuda:13\.\d+\.\d+-cudnn-runtime-ubuntu24\.04", build["args"]["BASE"])
+    assert build["target"] == plain["service"]["build"]["target"] == "service"
+    [device] = gpu["service"]["deploy"]["resources"]["reservations"]["devices"]
+    assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", 1, ["gpu"])
+    assert gpu["service"].pop("environment") == plain["service"].pop("environment") | {"NEXTITEM_PROVIDER": "cuda"}
+    for service in (plain["service"], plain["init"], gpu["service"], gpu["init"]):
+        for key in ("image", "build", "deploy", "mem_limit"):
+            service.pop(key, None)
+    assert gpu == plain

@@ -1,0 +1,154 @@
+"""What init prepares: passwords made once, readable by whom they are for; owners; and it needs no power but CHOWN."""
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.connection import PasswordFile
+
+REPOSITORY = Path(__file__).parents[2]
+USERS = REPOSITORY / "deploy" / "valkey" / "users.acl"
+SCRIPT = REPOSITORY / "deploy" / "init" / "prepare.py"
+
+
+class Owners:
+    """Notes who was given what, so that no test needs to be root."""
+
+    def __init__(self) -> None:
+        self.given: dict[Path, tuple[int, int]] = {}
+
+    def chown(self, path: Path, user: int, group: int) -> None:
+        """As os.chown."""
+        assert path.exists()
+        self.given[path] = (user, group)
+
+
+@pytest.fixture
+def volumes(tmp_path: Path, prepare: Any) -> Path:
+    """Empty volumes, as Docker makes them."""
+    for name in (*prepare.OWNERS, prepare.SECRETS):
+        (tmp_path / name).mkdir(mode=0o755)
+    return tmp_path
+
+
+def test_passwords_are_long_different_and_kept(volumes: Path, prepare: Any) -> None:
+    """The first run makes all, the second keeps them, and one that was removed is made anew."""
+    assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == [
+        "service/valkey-password",
+        "valkey/operator-password",
+        "grafana/admin-password",
+    ]
+    files = [volumes / prepare.SECRETS / name for name in prepare.PASSWORDS]
+    first = [file.read_text() for file in files]
+    assert len(set(first)) == 3
+    assert all(len(password) >= 40 and password.strip() == password for password in first)
+    assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == []
+    assert [file.read_text() for file in files] == first
+    files[2].unlink()
+    assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == ["grafana/admin-password"]
+    assert [file.read_text() for file in files[:2]] == first[:2]
+    assert files[2].read_text() != first[2]
+
+
+def test_secrets_are_for_one_group_each(volumes: Path, prepare: Any) -> None:
+    """Files and their folders are root's, readable by the group of the one service that needs them, and by no other."""
+    owners = Owners()
+    prepare.prepare(volumes, USERS.read_text(), owners.chown)
+    for name, who in (
+        (prepare.SERVICE_PASSWORD, "service"),
+        (prepare.OPERATOR_PASSWORD, "valkey"),
+        (prepare.GRAFANA_PASSWORD, "grafana"),
+        (prepare.USERS, "valkey"),
+    ):
+        file = volumes / prepare.SECRETS / name
+        assert stat.S_IMODE(file.stat().st_mode) == 0o440
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o750
+        assert owners.given[file.parent] == (-1, prepare.IDS[who])
+        draft = file.with_suffix(".new")  # given away before it gets its name
+        assert not draft.exists()
+
+
+def test_every_volume_is_given_to_its_service(volumes: Path, prepare: Any) -> None:
+    """Data volumes belong to the user who writes them; the secrets stay root's."""
+    owners = Owners()
+    prepare.prepare(volumes, USERS.read_text(), owners.chown)
+    given = {path.name: ids for path, ids in owners.given.items() if path.parent == volumes}
+    assert given == {volume: (prepare.IDS[owner],) * 2 for volume, owner in prepare.OWNERS.items()}
+
+
+def test_users_follow_password_and_template(volumes: Path, prepare: Any) -> None:
+    """The store's users hold the passwords' digests, never a password, no comment, and what the template says now."""
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    users = (volumes / prepare.SECRETS / prepare.USERS).read_text()
+    for user, name in (("service", prepare.SERVICE_PASSWORD), ("operator", prepare.OPERATOR_PASSWORD)):
+        password = (volumes / prepare.SECRETS / name).read_text()
+        assert f"user {user} on #{hashlib.sha256(password.encode()).hexdigest()} " in users
+        assert password not in users
+    assert all(line.startswith("user ") for line in users.splitlines())
+    prepare.prepare(volumes, USERS.read_text() + "user other off\n", Owners().chown)
+    assert (volumes / prepare.SECRETS / prepare.USERS).read_text() == users + "user other off\n"
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_password_of_one_s_own_opens_as_the_service_reads_it(volumes: Path, prepare: Any, end: str) -> None:
+    """A file written by `echo` or an editor: the digest is of what the service sends, without the end of line."""
+    file = volumes / prepare.SECRETS / prepare.SERVICE_PASSWORD
+    file.parent.mkdir()
+    file.write_bytes(f"pässword of one's own{end}".encode())
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    _, sent = PasswordFile("service", file).get_credentials()
+    assert sent == "pässword of one's own"
+    users = (volumes / prepare.SECRETS / prepare.USERS).read_text()
+    assert f"user service on #{hashlib.sha256(sent.encode()).hexdigest()} " in users
+
+
+@pytest.mark.parametrize("content", ["", "\n", "two\nlines\n"])
+@pytest.mark.parametrize("name", ["service/valkey-password", "valkey/operator-password", "grafana/admin-password"])
+def test_file_without_a_password_is_refused_by_name(volumes: Path, name: str, content: str) -> None:
+    """One sentence says which file, and what to do; no user without a password comes of it."""
+    file = volumes / "secrets" / name
+    file.parent.mkdir()
+    file.write_text(content)
+    ended = subprocess.run(
+        [sys.executable, "-I", str(SCRIPT), str(volumes), str(USERS)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == f"{file} must hold one line, the password; remove it, and init makes one\n"
+    assert not (volumes / "secrets" / "valkey" / "users.acl").exists()
+
+
+def test_interrupted_run_is_made_good(volumes: Path, prepare: Any) -> None:
+    """A draft that a killed run left behind does not stand in the way."""
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    file = volumes / prepare.SECRETS / prepare.GRAFANA_PASSWORD
+    file.unlink()
+    file.with_suffix(".new").write_text("half")
+    assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == ["grafana/admin-password"]
+    assert len(file.read_text()) >= 40
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and util-linux's setpriv")
+def test_chown_is_all_the_power_it_needs(volumes: Path, prepare: Any) -> None:
+    """Root with no other capability prepares the volumes, and again, though they are not root's any more."""
+    only_chown = ["setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all", "--no-new-privs"]
+    command = [*only_chown, sys.executable, "-I", str(SCRIPT), str(volumes), str(USERS)]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True, timeout=60) for _ in range(2))
+    assert "made  secrets volume: service/valkey-password" in first.stdout
+    assert "kept  secrets volume: service/valkey-password" in second.stdout
+    assert f"cat init {volumes / prepare.SECRETS / prepare.GRAFANA_PASSWORD}" in second.stdout
+    file = volumes / prepare.SECRETS / prepare.GRAFANA_PASSWORD
+    assert (file.stat().st_uid, file.stat().st_gid) == (0, prepare.IDS["grafana"])
+    assert file.read_text() not in first.stdout
+    for volume, owner in prepare.OWNERS.items():
+        assert (volumes / volume).stat().st_uid == prepare.IDS[owner]

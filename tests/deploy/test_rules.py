@@ -1,0 +1,119 @@
+"""Prometheus' configuration and rules, checked and run by promtool; the cases stand in *.test.yml."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+CONFIG = REPOSITORY / "deploy" / "prometheus" / "prometheus.yml"
+ALERTS = CONFIG.parent / "rules" / "alerts.yml"
+CASES = sorted(Path(__file__).parent.glob("*.test.yml"))
+SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+Rule = dict[str, Any]
+
+
+def run(promtool: str, *arguments: str) -> str:
+    """What promtool prints; it must be content."""
+    ended = subprocess.run([promtool, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def test_the_configuration_and_its_rules_are_valid(require_tool: Any) -> None:
+    """Both files of rules are found by promtool, and nothing wrong in them."""
+    printed = run(require_tool("promtool"), "check", "config", "--lint-fatal", str(CONFIG))
+    assert "2 rule files found" in printed
+    assert "8 rules found" in printed
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_alerts_fire_when_they_should_and_only_then(require_tool: Any, case: Path) -> None:
+    """Outages, restarts, several instances, no traffic, no series at all."""
+    assert "SUCCESS" in run(require_tool("promtool"), "test", "rules", str(case))
+
+
+def test_every_alert_is_seen_firing_and_silent(alert_rules: list[dict[str, Any]]) -> None:
+    """No alert without both a case in which it fires and one in which it does not."""
+    checks = [
+        check
+        for case in CASES
+        for test in yaml.safe_load(case.read_text())["tests"]
+        for check in test.get("alert_rule_test", [])
+    ]
+    alerts = {rule["alert"] for rule in alert_rules}
+    assert {check["alertname"] for check in checks if check.get("exp_alerts")} == alerts
+    assert {check["alertname"] for check in checks if not check.get("exp_alerts")} == alerts
+
+
+def move(rule: Rule, step_s: int) -> Iterator[tuple[str, Rule]]:
+    """A rule with one thing changed: limits by 4 %, `for` by an evaluation, a matcher left out, `> 0` made `>= 0`."""
+    expr, patience = rule["expr"], rule["for"]
+    patience_s = int(patience[:-1]) * SECONDS[patience[-1]]
+    for moved_s in (patience_s - step_s, patience_s + step_s):
+        yield f"for {moved_s}s", {**rule, "for": f"{moved_s}s"}
+    edits = [(found, [">= 0" if found[0] == "> 0" else "!= 0"]) for found in re.finditer(r"(>|==) 0(?![.\d])", expr)]
+    edits += [
+        (found, [f"{float(found[0]) * factor:.9g}" for factor in (0.96, 1.04)])
+        for found in re.finditer(r"(?<=[>=] )[\d.]*[1-9][\d.]*|(?<=quantile\()[\d.]+", expr)
+    ]
+    edits += [(found, [""]) for found in re.finditer(r'\w+="[^"]*"(, )?', expr)]
+    for found, replacements in edits:
+        for new in replacements:
+            what = f"{found[0].rstrip(', ')} at {found.start()} -> {new or 'nothing'}"
+            yield what, {**rule, "expr": expr[: found.start()] + new + expr[found.end() :]}
+
+
+def select_cases(alert: str) -> tuple[str, list[dict[str, Any]]]:
+    """The cases that look at one alert, and how often rules are evaluated in them."""
+    interval, chosen = "", []
+    for document in (yaml.safe_load(case.read_text()) for case in CASES):
+        for test in document["tests"]:
+            checks = [check for check in test.get("alert_rule_test", []) if check["alertname"] == alert]
+            if checks:
+                chosen.append({**test, "alert_rule_test": checks})
+                if any("exp_alerts" in check for check in checks):
+                    interval = document["evaluation_interval"]
+    return interval, chosen
+
+
+RULES: list[Rule] = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_cases_notice_every_limit_that_moves(require_tool: Any, rule: Rule, tmp_path: Path) -> None:
+    """Each limit, each `for` and each matcher is held by a case: changed a little, one fails that passed before."""
+    interval, tests = select_cases(rule["alert"])
+    step_s = int(interval[:-1]) * SECONDS[interval[-1]]
+    case = {"rule_files": ["rules.json"], "evaluation_interval": interval, "tests": tests}
+    (tmp_path / "case.json").write_text(json.dumps(case))
+
+    def passes(changed: Rule) -> bool:
+        (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "one", "rules": [changed]}]}))
+        command = [require_tool("promtool"), "test", "rules", str(tmp_path / "case.json")]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert "parse error" not in ended.stdout + ended.stderr
+        return ended.returncode == 0
+
+    assert passes(rule)
+    moved = list(move(rule, step_s))
+    assert len(moved) >= 3
+    assert [what for what, changed in moved if passes(changed)] == []
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_do(alert_rules: list[dict[str, Any]]) -> None:
+    """Severity, a summary, a description with the value, and a section of the runbook that exists."""
+    headings = re.findall(r"^### (.+)$", (REPOSITORY / "docs" / "operations.md").read_text(), re.MULTILINE)
+    assert headings == [rule["alert"] for rule in alert_rules]
+    for rule in alert_rules:
+        assert rule["labels"]["severity"] in {"critical", "warning"}
+        assert "$value" in rule["annotations"]["description"]
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+        assert rule["for"]

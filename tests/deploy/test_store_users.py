@@ -1,0 +1,133 @@
+"""The store as docker-compose.yml configures it: what its users may do is what the code does, no more and no less."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+
+from service.event import make_event
+from service.history import HistoryStore, Outcome
+
+DEPLOY = Path(__file__).parents[2] / "deploy" / "valkey"
+NOW_MS = 1_763_719_498_123
+
+
+@pytest.fixture
+def service_client(log_in: Callable[[str], Redis]) -> Redis:
+    """A plain client that is let in as the service."""
+    return log_in("service")
+
+
+async def use_everything(history: HistoryStore) -> None:
+    """Every operation of the port, through every branch of its script."""
+    times = (NOW_MS, NOW_MS + 2, NOW_MS + 1, NOW_MS + 3, NOW_MS + 4)  # the third is inserted between two
+    for number, timestamp_ms in enumerate(times):
+        event = make_event(
+            user_id="u", item_id="i", event_type="view", event_id=str(number), timestamp_ms=timestamp_ms, now_ms=NOW_MS
+        )
+        assert (await history.append([event])).outcomes == [Outcome.ACCEPTED]
+        await asyncio.sleep(0.002)  # marks age by the store's clock, and go at once with the options below
+    assert (await history.append([event])).outcomes == [Outcome.DUPLICATE]
+    assert [len(found.item_ids) for found in await history.read_many(["u"])] == [3]
+    assert (await history.export("u"))[0] == 5
+    await history.ping()
+    assert (await history.inspect()).durable
+
+
+def test_port_works_with_the_users_of_the_stack(in_store: Callable[..., Any]) -> None:
+    """Appending, reading, exporting and looking at the store work as the user that the service has there."""
+    in_store(use_everything, history_length=3, marks_kept=1, marks_age_ms=0, prefix="nextitem:port:")
+
+
+def test_configuration_is_safe(in_store: Callable[..., Any]) -> None:
+    """The service itself finds the stack's store durable, and bounded."""
+    state = in_store(lambda history: history.inspect())
+    assert state.durable
+    assert state.memory_limit_bytes == 256 * 2**20
+
+
+def test_allowed_is_exactly_what_is_used(in_store: Callable[..., Any], service_client: Redis) -> None:
+    """The server counts what was called: each command that the user may call, and none besides."""
+    in_store(use_everything, history_length=3, marks_kept=1, marks_age_ms=0, prefix="nextitem:exact:")
+    called = {
+        name.removeprefix("cmdstat_")
+        for name, counts in service_client.info("commandstats").items()
+        if counts["calls"] > counts["rejected_calls"] + counts["failed_calls"]
+    }
+    [user] = [line for line in (DEPLOY / "users.acl").read_text().splitlines() if line.startswith("user service ")]
+    allowed = {word.removeprefix("+") for word in user.split() if word.startswith("+")}
+    connecting = {"auth", "hello", "client|setinfo", "client|setname", "client|maint_notifications"}  # redis-py's own
+    assert called - connecting == allowed
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "FLUSHALL",
+        "FLUSHDB",
+        "KEYS *",
+        "SCAN 0",
+        "CONFIG SET appendfsync no",
+        "CONFIG REWRITE",
+        "SHUTDOWN NOSAVE",
+        "ACL LIST",
+        "ACL SETUSER service allcommands",
+        "EVAL return(1) 0",
+        "FUNCTION LIST",
+        "SCRIPT FLUSH",
+        "MONITOR",
+        "SAVE",
+        "REPLICAOF 127.0.0.1 6379",
+        "MODULE LIST",
+        "CLIENT LIST",
+        "DEL nextitem:history:{00}:u",
+        "SET nextitem:version:{00}:u 1",
+        "EXPIRE nextitem:log:{00} 1",
+        "XTRIM nextitem:log:{00} MAXLEN 0",
+        "XDEL nextitem:log:{00} 0-1",
+        "GET other",
+        "LRANGE nextite 0 -1",
+    ],
+)
+def test_service_may_not(service_client: Redis, command: str) -> None:
+    """What would lose data, spy or leave the prefix is refused to the service's user."""
+    with pytest.raises(NoPermissionError):
+        service_client.execute_command(*command.split())
+
+
+def test_debugging_is_off(service_client: Redis) -> None:
+    """DEBUG, which can crash the server, is off for everybody."""
+    with pytest.raises(ResponseError, match="DEBUG command not allowed"):
+        service_client.execute_command("DEBUG", "SLEEP", "0")
+
+
+def test_loaded_scripts_have_no_more_power(service_client: Redis) -> None:
+    """A script of one's own may be loaded, but is refused what its user is refused."""
+    digest = service_client.script_load("return redis.call('DEL', KEYS[1])")
+    with pytest.raises(RedisError, match=r"(?i)can't run this command|no permission|NOPERM"):
+        service_client.evalsha(digest, 1, "nextitem:version:{00}:u")
+
+
+def test_nobody_comes_in_without_a_name(store: tuple[Path, Path]) -> None:
+    """No name, another's password or the password of the probe open nothing."""
+    socket = str(store[0])
+    with Redis(unix_socket_path=socket) as client, pytest.raises(AuthenticationError):
+        client.ping()
+    for user, password in (("service", "none"), ("operator", "none"), ("default", ""), ("default", "none")):
+        with (
+            Redis(unix_socket_path=socket, username=user, password=password) as client,
+            pytest.raises(AuthenticationError),
+        ):
+            client.ping()
+
+
+def test_probe_may_only_ping(probe_client: Redis) -> None:
+    """The health check's user, which needs no password, sees nothing."""
+    assert probe_client.ping()
+    for command in (["GET", "nextitem:version:{00}:u"], ["INFO"], ["CONFIG", "GET", "*"], ["EVAL", "return 1", 0]):
+        with pytest.raises(NoPermissionError):
+            probe_client.execute_command(*command)
