@@ -1,33 +1,29 @@
 """From nothing to recommendations: fetch, train, publish, serve, replay, show. `make demo` runs it."""
 
 import argparse
-import hashlib
+import functools
 import json
 import shutil
-import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from demo.commands import DemoFailed, serve, train
+from demo.bundle import ITEMS, LOG, make_bundle
+from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, head, serve
 from demo.movielens import Rating, read_ratings, read_titles
 from demo.replay import Online, count_stored, post, replay_user, send_histories
 
 DATA = Path(".cache/ml-100k")
 ARTIFACTS = Path("artifacts/demo")
 BUNDLES = ARTIFACTS / "bundles"
-RECIPE = Path("training/recipes/demo.toml")
 SHOWN_USER = "42"
 AHEAD_OF_POPULARITY = 1.5
 """By how much --check wants BERT4Rec's NDCG@10 to beat popularity's."""
-
-console = Console(highlight=False)
 
 
 def main() -> int:
@@ -36,40 +32,23 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8000, help="where the service listens on 127.0.0.1 (default 8000)")
     parser.add_argument("--check", action="store_true", help="start from scratch, verify every answer, and exit")
     arguments = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(0))  # unwinds, so that the service is stopped, too
-    try:
-        run(arguments.port, check=arguments.check)
-    except DemoFailed as error:
-        console.print(f"[bold red]The demo failed:[/] {error}", markup=True)
-        return 1
-    except KeyboardInterrupt:
-        console.print("\nStopped. Nothing is left running.")
-        return 0 if not arguments.check else 130
-    return 0
+    work = functools.partial(run, arguments.port, check=arguments.check)
+    return end_in_order(work, interrupted=INTERRUPTED if arguments.check else 0)
 
 
 def run(port: int, *, check: bool) -> None:
     """The whole path, in order."""
-    # Another recipe is another run: an earlier one is neither resumed nor lost.
-    training = ARTIFACTS / f"run-{hashlib.sha256(RECIPE.read_bytes()).hexdigest()[:8]}"
     store = ARTIFACTS / "store"
     if check:
         shutil.rmtree(ARTIFACTS, ignore_errors=True)
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
-    heading("1", "MovieLens-100K")
-    train("fetch", "ml-100k", "--out", str(DATA))
-    heading("2", "Train BERT4Rec, at most four minutes on two cores")
-    log, items = DATA / "interactions.csv", DATA / "items.csv"
-    train("fit", str(RECIPE), "--data", str(log), "--out", str(training), "--resume")
-    heading("3", "Publish the bundle")
-    train("publish", str(training), "--out", str(BUNDLES), "--items", str(items))
-    heading("4", f"Serve it on http://127.0.0.1:{port}")
-    ratings, titles = read_ratings(log), read_titles(items)
+    training = make_bundle(DATA, ARTIFACTS, BUNDLES)
+    head(4, f"Serve it on http://127.0.0.1:{port}")
+    ratings, titles = read_ratings(DATA / LOG), read_titles(DATA / ITEMS)
     with serve(BUNDLES, store, port, ARTIFACTS / "service.log") as client:
         model = client.get("/model").json()
         console.print(f"{model['name']} {model['version']}, {model['item_count']} items, on {model['provider']}")
-        heading("5", "Replay: histories first, then each user's held-out event, with a question before and after")
+        head(5, "Replay: histories first, then each user's held-out event, with a question before and after")
         online = replay(client, ratings)
         if online.users:
             compare(online, json.loads((training / "results.json").read_text()), check=check)
@@ -78,23 +57,18 @@ def run(port: int, *, check: bool) -> None:
             invite(client)
 
 
-def heading(number: str, text: str) -> None:
-    """A line between the steps."""
-    console.print(f"\n[bold cyan]{number}[/]  [bold]{text}[/]")
-
-
 def replay(client: httpx.Client, ratings: dict[str, list[Rating]]) -> Online:
     """Send all events and verify the answers on the way."""
     online = Online()
     stored = {user: count_stored(client, user) for user in ratings}
-    histories = [events for user, events in ratings.items() if stored[user] < len(events) - 1]
+    histories = [events[:-1] for user, events in ratings.items() if stored[user] < len(events) - 1]
     fresh = [events for user, events in ratings.items() if stored[user] < len(events)]
     if not fresh:
         console.print("The store still holds every event of the last run: nothing to send.")
         return online
     columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
-        past = progress.add_task("histories", total=sum(len(events) - 1 for events in histories))
+        past = progress.add_task("histories", total=sum(map(len, histories)))
         for number in send_histories(client, histories):
             progress.advance(past, number)
         held_out = progress.add_task("held-out events", total=len(fresh))

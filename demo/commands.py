@@ -1,23 +1,47 @@
 """The two commands as a user runs them: each in a process of its own, the service for as long as the demo lasts."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+from rich.console import Console
 
 START_SECONDS = 60
 STOP_SECONDS = 45
 """More than the service may take to finish what is under way and to stop its store."""
 INTERRUPTED = 130
 
+console = Console(highlight=False)
+
 
 class DemoFailed(Exception):
     """Something is not as it should be; the message says what."""
+
+
+def head(number: int, text: str) -> None:
+    """A line between the steps."""
+    console.print(f"\n[bold cyan]{number}[/]  [bold]{text}[/]")
+
+
+def end_in_order(work: Callable[[], object], *, interrupted: int = 0) -> int:
+    """Do the work of a command. Its exit status: 1 and a sentence when it failed, `interrupted` when stopped, or 0."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(interrupted))  # unwinds: what was started is stopped, too
+    try:
+        work()
+    except DemoFailed as error:
+        console.print(f"[bold red]The demo failed:[/] {error}", markup=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("\nStopped. Nothing is left running.")
+        return interrupted
+    return 0
 
 
 def train(*arguments: str) -> None:

@@ -1,7 +1,7 @@
 """The held-out events, sent one after the other as if they happened now, each preceded by the question they answer."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,16 +37,22 @@ class Online:
 
 def post(client: httpx.Client, path: str, body: Mapping[str, object]) -> dict[str, Any]:
     """POST and return the answer. Raises DemoFailed for anything but 200."""
-    response = client.post(path, json=body)
+    try:
+        response = client.post(path, json=body)
+    except httpx.TransportError as error:
+        raise DemoFailed(f"POST {path} to {client.base_url}: {str(error) or type(error).__name__}") from error
     if response.status_code != 200:
         raise DemoFailed(f"POST {path} answered {response.status_code}: {response.text[:500]}")
-    answer: dict[str, Any] = response.json()
+    try:
+        answer: dict[str, Any] = response.json()
+    except ValueError as error:
+        raise DemoFailed(f"POST {path} was not answered with JSON") from error
     return answer
 
 
-def send_histories(client: httpx.Client, ratings: Iterable[Sequence[Rating]]) -> Iterable[int]:
-    """Send all but each user's last event; yields how many each request carried."""
-    events = [rating.as_event(number) for user in ratings for number, rating in enumerate(user[:-1])]
+def send_histories(client: httpx.Client, histories: Iterable[Sequence[Rating]]) -> Iterator[int]:
+    """Send the beginning of each user's log; yields how many events each request carried."""
+    events = [rating.as_event(number) for history in histories for number, rating in enumerate(history)]
     for start in range(0, len(events), EVENTS_PER_REQUEST):
         batch = events[start : start + EVENTS_PER_REQUEST]
         answer = post(client, "/events", {"events": batch})
@@ -57,8 +63,10 @@ def send_histories(client: httpx.Client, ratings: Iterable[Sequence[Rating]]) ->
 
 def count_stored(client: httpx.Client, user: str) -> int:
     """How many events of a user the service has taken, in this run or an earlier one."""
-    stored: int = post(client, "/recommend", {"user_id": user, "k": 1})["history"]["version"]
-    return stored
+    history = post(client, "/recommend", {"user_id": user, "k": 1})["history"]
+    if history is None:
+        raise DemoFailed("the service cannot read histories: its store does not answer")
+    return int(history["version"])
 
 
 def replay_user(client: httpx.Client, ratings: Sequence[Rating], online: Online) -> None:

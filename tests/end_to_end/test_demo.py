@@ -1,6 +1,7 @@
 """The demo's own parts: it must find a false answer, count right, and leave nothing running however it ends."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,9 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from demo.commands import DemoFailed
+from demo.commands import DemoFailed, serve
 from demo.movielens import SHIFT_MS, Rating, read_ratings
-from demo.replay import Online, _verify
+from demo.replay import Online, _verify, count_stored
+from demo.traffic import Traffic, _send_past
 
 BUNDLE = Path(__file__).parents[1] / "serving" / "bundle"
 HISTORY = [Rating("u", "h1", 4.0, 1), Rating("u", "h2", 5.0, 2)]
@@ -77,6 +79,66 @@ def test_ratings_are_sorted_as_the_trainer_sorts(tmp_path):
     ratings = read_ratings(path)
     assert [rating.item for rating in ratings["1"]] == ["c", "d", "b"]
     assert ratings["2"] == [Rating("2", "a", 1.0, 5000 + SHIFT_MS)]
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A client of a service with the small bundle, as the demo runs it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with serve(BUNDLE, tmp_path / "store", port, tmp_path / "log") as client:
+        yield client
+
+
+def test_traffic_replays_each_log_and_begins_anew(served):
+    """The past is sent once; every user goes on where the service remembers them to be, past the end of the log."""
+    now_ms = int(time.time() * 1000)
+    logs = {
+        user: [Rating(user, f"i{number:02}", 4.0, now_ms - 10_000 + number) for number in range(1, 6)]
+        for user in ("u1", "u2")
+    }
+    for _ in range(2):  # a restart sends nothing twice
+        _send_past(served, logs)
+    assert [count_stored(served, user) for user in logs] == [4, 4]
+    traffic = Traffic(served, logs)
+    assert all(traffic.step() for _ in range(150))
+    tally = dict(traffic.tally)
+    assert tally["answers from model"] > 10 * tally["answers from popular"] > 0
+    assert tally["events"] + tally["answers from model"] + tally["answers from popular"] >= 150
+    stored = [served.get(f"/users/{user}/history").json()["events"] for user in logs]
+    counts = served.get("/metrics").text
+    duplicates = float(re.search(r'result="duplicate",type="rating"} (.*)', counts)[1])
+    assert sum(map(len, stored)) == 8 + tally["events"] - duplicates
+    assert 0 < duplicates < tally["events"]
+    assert max(map(len, stored)) > 5
+    for user, events in zip(logs, stored, strict=True):
+        assert [event["event_id"] for event in events] == [f"ml-{user}-{number}" for number in range(len(events))]
+        known = [(logs[user][number % 5].item, "not-in-the-catalogue") for number in range(len(events))]
+        assert all(event["item_id"] in items for event, items in zip(events, known, strict=True))
+    assert re.fullmatch(
+        r"\d+ answers from model, .*, \d+ events; half within .* ms, 99 % within .* ms", traffic.report()
+    )
+    assert traffic.report() == "nothing; half within 0.0 ms, 99 % within 0.0 ms"
+
+
+def test_traffic_outlives_the_service(capsys):
+    """A service that is away is said once in a report, and the next step tries again."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        traffic = Traffic(client, {"u1": [Rating("u1", "i01", 4.0, 1)]})
+        assert [traffic.step() for _ in range(3)] == [False] * 3
+    assert capsys.readouterr().out.count("A request failed, going on:") == 1
+    assert traffic.report().startswith("3 failed;")
+
+
+@pytest.mark.parametrize("rate", ["0", "101", "nan", "x"])
+def test_traffic_refuses_a_rate_that_it_cannot_keep(rate):
+    """A clear error, and status 2."""
+    command = [sys.executable, "-m", "demo.traffic", "--data", "nowhere", "--rate", rate]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "argument --rate" in ended.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a leash polls for half a second or more")
