@@ -5,13 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
 CHECK ?=
+DATA ?= ../shared/data
 # cpu: a couple of hundred megabytes; cuda: the plain index's build, several gigabytes on Linux. Once chosen, it stays.
 TORCH ?= $(if $(wildcard $(VENV)/.torch-cuda),cuda,cpu)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test check test-service format clean
+.PHONY: help demo test check check-protocol test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -31,6 +32,15 @@ check: $(VENV)/.run $(VENV)/.dev ## Lint, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+dashboard: $(VENV)/.run $(VENV)/.dev ## Write the Grafana dashboard's JSON anew from deploy/grafana
+	$(BIN)/python -m deploy.grafana.dashboard
+
+preview: $(VENV)/.run $(VENV)/.dev ## Draw docs/dashboard.png from the Prometheus of docker compose
+	$(BIN)/python -m deploy.grafana.preview --url http://127.0.0.1:9090 --minutes 30
+
+check-protocol: $(VENV)/.run ## Reproduce the papers' popularity rows; DATA=FOLDER holds their files
+	@$(BIN)/python -m benchmarks.protocol "$(DATA)"
 
 format: $(VENV)/.dev ## Format and apply safe fixes
 	$(BIN)/ruff format .
@@ -56,7 +66,7 @@ $(VENV)/.run: pyproject.toml constraints.txt $(VENV)/.torch-$(TORCH)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.run
-	@$(PIP) install -c constraints.txt -e '.[service,training,test,check]'
+	@$(PIP) install -c constraints.txt -e '.[service,training,test,deploy,check]'
 	@touch $@
 
 .venv-service/.ready: pyproject.toml constraints.txt
