@@ -23,7 +23,7 @@ from service.embedded import LOCK, LOG, EmbeddedStore, find_binary
 from service.errors import StartFailed
 from service.history import HistoryStore
 
-WAIT_S = 5.0
+WAIT_S = 20.0
 
 PARENT = """
 import asyncio, json, sys, time
@@ -199,7 +199,7 @@ def test_a_server_that_will_not_end_is_killed(data_dir, monkeypatch):
     os.kill(pid, signal.SIGSTOP)
     started_s = time.monotonic()
     store.stop()
-    assert time.monotonic() - started_s < 2.0
+    assert time.monotonic() - started_s < 10
     assert not _is_running(pid)
 
 

@@ -67,7 +67,7 @@ def stages(client):
     return {name: counts[f'nextitem_stage_duration_seconds_sum{{stage="{name}"}}'] for name in names}
 
 
-SLOW_S = 0.1
+SLOW_S = 0.25
 
 
 def slow_history(client, monkeypatch):
