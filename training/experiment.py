@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from model.contract.files import write_whole
-from training.baselines import Markov, Popularity
+from training.baselines import Markov, Popularity, Rules
 from training.batches import Samples
 from training.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
 from training.curves import draw_curves
@@ -34,7 +34,7 @@ from training.results import compare_models, describe_marks
 from training.run import Run
 from training.split import Questions, Split, cut_log
 
-BASELINES: dict[str, Callable[..., Scorer]] = {"pop": Popularity, "markov": Markov}
+BASELINES: dict[str, Callable[..., Scorer]] = {"pop": Popularity, "markov": Markov, "rules": Rules}
 
 
 def fit(

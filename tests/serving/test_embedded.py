@@ -26,7 +26,7 @@ from service.history import HistoryStore
 WAIT_S = 20.0
 
 PARENT = """
-import asyncio, json, sys, time
+import asyncio, json, signal, sys, time
 from pathlib import Path
 from redis import Redis
 from service.embedded import EmbeddedStore
@@ -42,6 +42,7 @@ async def write(url):
         print(number, flush=True)
         number += 1
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # started in the background, it would be ignored
 store = EmbeddedStore(Path(sys.argv[1]))
 store.start()
 try:
