@@ -11,6 +11,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     test_ranks.npz                   for each test question, how many items scored higher and how many the same
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
+    attention.png                    where the network looks; none where all histories are short
 ```
 """
 
@@ -54,6 +55,7 @@ class Run:
         self.checkpoint = path / "checkpoint" / "last.safetensors"
         self.kept = path / "kept.safetensors"
         self.curves = path / "curves.png"
+        self.attention = path / "attention.png"
 
     @classmethod
     def open(cls, path: Path) -> "Run":
