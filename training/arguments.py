@@ -53,6 +53,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     compare.add_argument("--json", action="store_true", help="print JSON")
 
+    attention = commands.add_parser("attention", help="draw where a run's network looks, by layer and head")
+    attention.add_argument("path", type=Path, metavar="RUN")
+    _add_data(attention)
+    attention.add_argument(
+        "--out", type=Path, default=Path("attention.png"), metavar="PNG", help="the picture (attention.png)"
+    )
+
     publish = commands.add_parser("publish", help="write a finished run as a bundle and make it current")
     publish.add_argument("path", type=Path, metavar="RUN")
     publish.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of all bundles")

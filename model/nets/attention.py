@@ -27,6 +27,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, *, dropout: float) 
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout)
 
 
+def weigh(q: Tensor, k: Tensor, allowed: Tensor) -> Tensor:
+    """The weights (B, H, T, T) by which `attend`, dropping nothing, mixes the rows of v; 0 where a key is not allowed.
+
+    For those who want to see them: the kernels of `attend` give none.
+    """
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    return torch.softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1)
+
+
 class _DroppingAttention(torch.autograd.Function):
     """For the way back it keeps the weights and a byte each that says whether it was dropped."""
 

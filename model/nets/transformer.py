@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.contract.vocabulary import PAD
-from model.nets.attention import attend
+from model.nets.attention import attend, weigh
 from model.nets.dropout import drop
 
 POSITIONS = ("learned", "none")
@@ -81,10 +81,20 @@ class Layer(nn.Module):
             x = self._join(x, self._feed(self.norm(x) if pre else x), self.norm)
         return x
 
-    def _mix(self, x: Tensor, allowed: Tensor) -> Tensor:
+    def weigh(self, x: Tensor, allowed: Tensor) -> Tensor:
+        """The attention weights (B, H, T, T), queries before keys, by which `forward` mixes the same input."""
+        q, k, _ = self._project(self.attention_norm(x) if self.config.norm == "pre" else x)
+        return weigh(q, k, allowed)
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         B, T, D = x.shape
         H = self.config.heads
         q, k, v = self.query_key_value(x).view(B, T, 3, H, D // H).permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def _mix(self, x: Tensor, allowed: Tensor) -> Tensor:
+        B, T, D = x.shape
+        q, k, v = self._project(x)
         mixed = attend(q, k, v, allowed, dropout=self.attention_dropout if self.training else 0.0)  # (B, H, T, D/H)
         out: Tensor = self.attention_out(mixed.transpose(1, 2).reshape(B, T, D))
         return out
@@ -149,6 +159,23 @@ class SequenceNetwork(nn.Module, ABC):
             x = layer(x, allowed)
         normed: Tensor = self.last_norm(x)
         return normed
+
+    def weigh(self, item_ids: Tensor, lengths: Tensor) -> list[Tensor]:
+        """The attention weights (B, H, T, T), queries before keys, of each layer while `encode` takes the same input.
+
+        Rows of padding mean nothing.
+        """
+        weights: list[Tensor] = []
+        hooks = [
+            layer.register_forward_pre_hook(lambda layer, inputs: weights.append(layer.weigh(*inputs)))
+            for layer in self.layers
+        ]
+        try:
+            self.encode(item_ids, lengths)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return weights
 
     @property
     def table(self) -> Tensor:
