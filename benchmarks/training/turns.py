@@ -32,12 +32,12 @@ def run_turn(
     said = task / f"{name}.log"
     with said.open("wb") as log:
         process = subprocess.Popen(command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - ours
-        try:
-            last = _follow(process, on_line)
-        finally:
-            if process.poll() is None:
+        with process:
+            try:
+                last = _follow(process, on_line)
+            except BaseException:
                 process.terminate()
-            process.wait()
+                raise
     if process.returncode or last.get("event") != "end":
         tail = "\n".join(said.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:])
         raise TurnFailed(f"{name} ended with status {process.returncode} and no result; {said} ends with\n{tail}")
@@ -50,5 +50,4 @@ def _follow(process: "subprocess.Popen[str]", on_line: Callable[[dict[str, Any]]
         if line.startswith("{"):
             last = json.loads(line)
             on_line(last)
-    process.wait()
     return last

@@ -33,7 +33,7 @@ class Bert4Rec(SequenceNetwork):
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T or Q, D), any at padding."""
+        """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
         x = self.embedding_norm(self.place(self.items(item_ids)))  # h_i^0 = v_i + p_i
         real = mark_real(item_ids, lengths)
         return self.run_layers(drop(x, self.config.dropout, self.training), real[:, None, None, :], at)

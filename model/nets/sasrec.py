@@ -37,7 +37,7 @@ class Sasrec(SequenceNetwork):
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T or Q, D), any at padding."""
+        """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
         T = item_ids.shape[1]
         column = torch.arange(T, device=item_ids.device)
         mask = self.config.item_count + 1

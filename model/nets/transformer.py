@@ -1,6 +1,6 @@
 """What the networks share: Transformer layers over a history (Vaswani et al. 2017) with every switch of the ablations.
 
-Shapes: B batch, T tokens, N longest history, D width, H heads, V items, K some items, M rows to score, Q wanted places of
+Shapes: B batch, T tokens, N longest history, D width, H heads, V items, K some items, M rows to score, Q places in
 a row. Positions count back from the newest token (model/contract/sequence.py).
 """
 

@@ -34,7 +34,6 @@ class Count:
     """What was trained, and what it took. CPU time is user and system time of all threads."""
 
     steps: int = 0
-    samples: int = 0
     tokens: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -65,7 +64,7 @@ class Meter:
         """Training begins now."""
         self._last = (self._clock(), self._cpu_clock())
 
-    def step(self, *, tokens: int, samples: int) -> bool:
+    def step(self, tokens: int) -> bool:
         """Take note of a step that just ended. True: enough."""
         if self._warm:
             self._warm -= 1
@@ -73,7 +72,7 @@ class Meter:
             return False
         self._add_time()
         count = self.count
-        count.steps, count.samples, count.tokens = count.steps + 1, count.samples + samples, count.tokens + tokens
+        count.steps, count.tokens = count.steps + 1, count.tokens + tokens
         if count.seconds - self._told >= _TOLD_EVERY_S:
             self._told = count.seconds
             self._tell({"event": "step", **asdict(count)})

@@ -46,7 +46,7 @@ def take_part(terms: Terms, material: Material, entry: Entry) -> None:
     def stop() -> bool:
         nonlocal before
         new, before = progress.epoch_tokens - before, progress.epoch_tokens
-        return meter.step(tokens=new, samples=min(terms.batch_size, samples.samples))
+        return meter.step(new)
 
     def begin_epoch(*_: object) -> None:
         nonlocal before

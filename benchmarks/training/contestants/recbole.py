@@ -46,7 +46,7 @@ class RecBoleScorer:
         left = places - (window.item_ids.shape[1] - lengths[rows])  # its sequences begin at the left
         x[rows, left] = self._to_own[window.item_ids[rows, places]]
         self._model.eval()
-        scores = self._model.full_sort_predict(
+        scores: Tensor = self._model.full_sort_predict(
             {self._model.ITEM_SEQ: torch.from_numpy(x), self._model.ITEM_SEQ_LEN: torch.from_numpy(lengths)}
         )
         self._model.train()
@@ -68,16 +68,16 @@ def take_part(terms: Terms, material: Material, entry: Entry) -> None:
         samples = train.dataset.inter_feat
         scorer = RecBoleScorer(model, dataset.field2token_id["item_id"], material.item_count, terms.max_length)
         meter = entry.begin(scorer, samples=len(samples), tokens=int(samples[model.ITEM_SEQ_LEN].sum()))
-        measure, batch = model.calculate_loss, {"tokens": 0, "samples": 0}
+        measure, tokens = model.calculate_loss, 0
 
         def note_batch(interaction: Any) -> Tensor:  # noqa: ANN401 - RecBole's own
-            lengths = interaction[model.ITEM_SEQ_LEN]
-            batch.update(tokens=int(lengths.sum()), samples=len(lengths))
+            nonlocal tokens
+            tokens = int(interaction[model.ITEM_SEQ_LEN].sum())
             loss: Tensor = measure(interaction)
             return loss
 
         def note_step(*_: object) -> None:
-            if meter.step(**batch):
+            if meter.step(tokens):
                 raise Enough
 
         model.calculate_loss = note_batch

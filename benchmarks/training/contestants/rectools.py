@@ -38,7 +38,7 @@ class RecToolsScorer:
         x[:, -1] = self._mask
         x[:, -1 - window.shape[1] : -1] = self._to_own[window]
         self._network.eval()
-        scores = self._network({"x": torch.from_numpy(x)})[:, -1]
+        scores: Tensor = self._network({"x": torch.from_numpy(x)})[:, -1]
         self._network.train()
         own = torch.from_numpy(self._to_own[1:])
         return scores[:, own].masked_fill_(own == 0, -1e9)
@@ -68,7 +68,7 @@ class Counter(Callback):  # type: ignore[misc]  # lightning is not installed whe
     ) -> None:
         """One more step is done."""
         del trainer, pl_module, outputs, batch_idx
-        if self._meter and self._meter.step(tokens=int((batch["x"] != 0).sum()), samples=len(batch["x"])):
+        if self._meter and self._meter.step(int((batch["x"] != 0).sum())):
             raise Enough
 
 
