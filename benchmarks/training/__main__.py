@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace, interpreters: dict[str, Path], folder: Pat
     document: dict[str, Any] = {
         "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.training", *sys.argv[1:]]),
         "began_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "environment": describe_machine() | describe_environment(torch.device("cpu")),
+        "environment": describe_machine() | describe_environment(torch.device("cpu")) | {"threads": terms.threads},
         "terms": vars(terms).copy(),
         "log": {
             "file": options.log.name,

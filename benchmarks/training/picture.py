@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.training.summary import MEASURES, measure
+from benchmarks.training.turns import OURS, PEERS
 
 
 def draw_paces(document: Mapping[str, Any]) -> bytes:
@@ -49,9 +50,9 @@ def draw_race(document: Mapping[str, Any]) -> bytes:
 
 
 def _draw_bars(axes: Axes, values: Mapping[str, float], form: str) -> None:
-    bars = axes.barh(list(values), list(values.values()), color=[f"C{row}" for row in range(len(values))], alpha=0.6)
-    axes.bar_label(bars, fmt=f"{{:{form}}}", padding=14)
-    axes.margins(x=0.2)
+    colours = [f"C{[OURS, *PEERS].index(name)}" for name in values]
+    names = [f"{name}\n{value:{form}}" for name, value in values.items()]
+    axes.barh(names, list(values.values()), color=colours, alpha=0.6)
     axes.invert_yaxis()
     axes.grid(alpha=0.3, axis="x")
 

@@ -20,7 +20,7 @@ MEASURES = {
 
 
 def measure(turn: Turn) -> dict[str, float]:
-    """The paces of one turn. An epoch is one pass over the log, which is a hundredfold more tokens in prefixes."""
+    """The paces of one turn. An epoch is one pass over the log, many times more tokens in prefixes."""
     cpu = turn["tokens"] / turn["cpu_seconds"]
     return {
         "tokens_per_cpu_second": cpu,
@@ -60,11 +60,11 @@ def format_summary(summary: Mapping[str, Any]) -> str:
     """A table a measure: median (least to most)."""
     lines = []
     for key, words in MEASURES.items():
-        lines.append(f"{words:<44}{'ours is quicker by':>24}")
+        lines.append(f"{words:<44}{'ours is quicker by':>28}")
         for name, paces in summary["paces"].items():
             ratio = summary["ratios"].get(name)
             times = _format_spread(ratio[key], ".1f") if ratio else ""
-            lines.append(f"  {name:<12}{_format_spread(paces[key], ',.0f' if key[0] == 't' else '.2f'):>30}{times:>24}")
+            lines.append(f"  {name:<12}{_format_spread(paces[key], ',.0f' if key[0] == 't' else '.2f'):>30}{times:>28}")
     return "\n".join(lines) + "\n"
 
 
