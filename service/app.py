@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
 from importlib.metadata import version
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from uvicorn.config import STARTUP_FAILURE
 
 from service.connection import connect
+from service.engine_thread import EngineThread
 from service.envelope import Envelope
 from service.errors import StartFailed
 from service.health import Health
@@ -76,8 +76,9 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
         model,
         store=store,
         metrics=metrics,
-        executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine"),
+        executor=EngineThread(),
         max_batch=settings.max_batch,
+        max_waiting=settings.queue_room,
     )
     health = Health(store=store, recommender=recommender)
     store_watch = StoreWatch(store=store, metrics=metrics)

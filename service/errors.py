@@ -139,6 +139,11 @@ class StoreUnavailable(Problem):
     )
     retry_after_s: ClassVar[int] = 1
 
+    def __init__(self, detail: str | None = None, *, kind: str | None = None) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        """What went wrong, as the history port counts it; None where the store was not even asked."""
+
 
 class Internal(Problem):
     """A bug of ours. What happened is in the log, under the request id."""

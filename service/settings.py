@@ -43,6 +43,11 @@ class Settings(BaseSettings):
     )
     threads: int = Field(default=1, ge=1, le=256, description="CPU threads inside one model run, for each worker")
     max_batch: int = Field(default=32, ge=1, le=1024, description="requests that share one model run, at most")
+    max_queue: int | None = Field(
+        default=None,
+        ge=1,
+        description="requests that wait for the model, at most, 8 times max_batch unless given; more get popular items",
+    )
     history_length: int = Field(
         default=1000, ge=1, le=10_000, description="events that are remembered for each user, the newest"
     )
@@ -84,6 +89,11 @@ class Settings(BaseSettings):
             if url.password is not None or parse_qs(url.query).keys() & {"username", "password"}:
                 raise ValueError("with redis_password_file, redis_url names no more than the user: redis://user@host")
         return self
+
+    @property
+    def queue_room(self) -> int:
+        """What max_queue comes to."""
+        return self.max_queue or 8 * self.max_batch
 
     def to_environment(self) -> dict[str, str]:
         """The same settings as environment variables, for worker processes."""

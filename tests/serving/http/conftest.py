@@ -65,8 +65,8 @@ class Client:
         return self.request("POST", path, **options)
 
     def recommend(self, **fields) -> dict:
-        """The answer of POST /recommend, which must be 200."""
-        response = self.post("/recommend", fields)
+        """The answer of POST /recommend, which must be 200; patient, since machines may be slow."""
+        response = self.post("/recommend", {"timeout_ms": 2000, **fields})
         assert response.status_code == 200, response.text
         return response.json()
 

@@ -10,7 +10,7 @@ ITEMS = [*(f"i{number:02d}" for number in range(1, 13)), "a/b", "100%", "new1", 
 
 def draw_request(draw, users):
     """A random request of any kind."""
-    request = {"k": draw.choice([1, 3, 10, 500]), "exclude_seen": draw.random() < 0.7}
+    request = {"timeout_ms": 2000, "k": draw.choice([1, 3, 10, 500]), "exclude_seen": draw.random() < 0.7}
     kind = draw.randrange(3)
     if kind != 1:
         request["user_id"] = draw.choice(users)
