@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from uvicorn.config import STARTUP_FAILURE
 
+from service.breaker import Breaker
 from service.connection import connect
 from service.engine_thread import EngineThread
 from service.envelope import Envelope
@@ -75,6 +76,7 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
     recommender = Recommender(
         model,
         store=store,
+        breaker=Breaker("read"),
         metrics=metrics,
         executor=EngineThread(),
         max_batch=settings.max_batch,
@@ -82,7 +84,7 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
     )
     health = Health(store=store, recommender=recommender)
     store_watch = StoreWatch(store=store, metrics=metrics)
-    app.state.service = Service(settings, model, metrics, store, recommender, health, store_watch)
+    app.state.service = Service(settings, model, metrics, store, Breaker("append"), recommender, health, store_watch)
     app.add_middleware(Envelope, metrics=metrics)
     install_problems(app)
     install_openapi(app)

@@ -19,6 +19,7 @@ import uuid_utils
 from model.contract.question import Answer, encode_question
 from service.answers import Degraded, HistoryState, ModelName, RankedItem, Recommendation, Source
 from service.batcher import Batcher, BatcherStopped, Expired, Observers, QueueFull
+from service.breaker import Breaker
 from service.draft import Draft, enter
 from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
 from service.history import History, HistoryStore
@@ -45,6 +46,7 @@ class Recommender:
         model: LiveModel,
         *,
         store: HistoryStore,
+        breaker: Breaker,
         metrics: Metrics,
         executor: Executor,
         max_batch: int,
@@ -53,6 +55,7 @@ class Recommender:
         """Take an executor of one thread: the engine's, so that a run does not hold up the event loop."""
         self._model = model
         self._store = store
+        self._breaker = breaker
         self._metrics = metrics
         self._executor = executor
         self._batcher: Batcher[Draft, Recommendation] = Batcher(
@@ -154,7 +157,8 @@ class Recommender:
             return
         within_s = READ_SHARE * max(draft.left_s for draft, _ in readers)
         try:
-            histories = await self._store.read_many([user_id for _, user_id in readers], within_s=within_s)
+            with self._breaker.guard(within_s=within_s):
+                histories = await self._store.read_many([user_id for _, user_id in readers], within_s=within_s)
         except StoreUnavailable:
             for draft, _ in readers:
                 draft.degraded = "store_unavailable"

@@ -49,7 +49,8 @@ async def post_events(request: Request) -> Response:
         now_ms=now_ms(),
         on_rejected=lambda event_type: service.metrics.event_handled(event_type=event_type, result="rejected"),
     )
-    appended = await service.store.append(list(intake.events.values()))
+    with service.append_breaker.guard():
+        appended = await service.store.append(list(intake.events.values()))
     _count(service, intake, appended, at_ms=now_ms())
     return write(_receipt(intake, appended, request.scope["state"]["stopwatch"]))
 

@@ -80,6 +80,38 @@ def test_store_outage_and_return(make_client, own_store, user):
         socket.parent.rmdir()
 
 
+def test_store_that_does_not_answer_is_asked_no_more(make_client, monkeypatch, own_store, user):
+    """After twenty timeouts answers are immediate and events are refused at once; one probe ends it."""
+    monkeypatch.setattr("service.breaker.PAUSE_S", 3600)
+    client = make_client(redis_url=own_store.url)
+    client.send({"user_id": user, "item_id": "i01"})
+    os.kill(own_store.pid, signal.SIGSTOP)
+    event = {"user_id": user, "item_id": "i02", "event_id": "e-2"}
+
+    async def send_all():
+        return await asyncio.gather(*(client.http.post("/events", json=event) for _ in range(20)))
+
+    def count_calls():
+        counts = client.counts()
+        return [counts[f'nextitem_store_duration_seconds_count{{op="{op}"}}'] for op in ("read", "append")]
+
+    assert {receipt.status_code for receipt in client.run(send_all())} == {503}
+    answers = [client.recommend(user_id=user, timeout_ms=150) for _ in range(25)]
+    assert {answer["degraded"] for answer in answers} <= {"store_unavailable", "deadline"}
+    before = count_calls()
+    answers = [client.recommend(user_id=user) for _ in range(5)]
+    assert {answer["degraded"] for answer in answers} == {"store_unavailable"}
+    assert min(answer["took_ms"] for answer in answers) < 100
+    assert client.post("/events", event).headers["retry-after"] == "1"
+    assert count_calls() == before
+
+    os.kill(own_store.pid, signal.SIGCONT)
+    assert client.recommend(user_id=user)["degraded"] == "store_unavailable"
+    monkeypatch.setattr("service.breaker.PAUSE_S", 0)
+    assert client.send(event)["history"] == {user: 2}
+    assert client.recommend(user_id=user)["source"] == "model"
+
+
 def test_service_starts_without_its_store(make_client, tmp_path, user):
     """A store that was never there degrades answers from the first one on."""
     client = make_client(redis_url=f"unix://{tmp_path}/nobody.sock")
