@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from uvicorn.config import STARTUP_FAILURE
 
+from service.admission import Admission
 from service.breaker import Breaker
 from service.connection import connect
 from service.engine_thread import EngineThread
@@ -85,7 +86,13 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
     health = Health(store=store, recommender=recommender)
     store_watch = StoreWatch(store=store, metrics=metrics)
     app.state.service = Service(settings, model, metrics, store, Breaker("append"), recommender, health, store_watch)
-    app.add_middleware(Envelope, metrics=metrics)
+    app.add_middleware(
+        Admission,
+        metrics=metrics,
+        max_requests=settings.request_room,
+        max_event_requests=settings.event_room,
+    )
+    app.add_middleware(Envelope, metrics=metrics)  # added last, it is the outermost
     install_problems(app)
     install_openapi(app)
     return app

@@ -17,7 +17,9 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 RECENT = 8
-"""Of so many batches the quickest says how long one takes: a single stall says nothing about the next."""
+"""Of so many batches the second slowest says how long one takes: not the slowest, since one may have stalled, but no
+quicker one. First come first served, a full queue is led by those who have just enough time left, and were batches held
+for quicker than they are, every one of them would end a moment too late."""
 
 _log = logging.getLogger(__name__)
 
@@ -152,7 +154,7 @@ class Batcher(Generic[Q, R]):
     def _take(self) -> list[_Waiter[Q, R]]:
         """The next batch, of those who can still be answered in time."""
         now_s = self._clock()
-        soonest_s = now_s + min(self._recent_s, default=0.0)
+        soonest_s = now_s + (sorted(self._recent_s)[-2:] or [0.0])[0]
         batch: list[_Waiter[Q, R]] = []
         hopeless: list[_Waiter[Q, R]] = []
         while self._waiting and len(batch) < self._max_batch:

@@ -49,7 +49,7 @@ class Breaker:
         try:
             yield
         except StoreUnavailable as error:
-            if error.kind != "timeout" or within_s >= PATIENCE_S:
+            if not ran_out(error, within_s):
                 self._judge(failed=error.kind != "script", probe=probe)  # a store that answers nonsense answers
             raise
         else:
@@ -93,3 +93,8 @@ class Breaker:
             self._opened_s = now_s
             self._seconds.clear()
             _log.error("Calls to the store (%s) mostly fail, so it is tried every %g s only", self._name, PAUSE_S)
+
+
+def ran_out(error: StoreUnavailable, within_s: float) -> bool:
+    """Whether a call failed for want of time that it was not given."""
+    return error.kind == "timeout" and within_s < PATIENCE_S

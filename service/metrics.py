@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -22,6 +22,8 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 SOURCES = ("model", "popular")
 DEGRADED: tuple[Degraded, ...] = get_args(Degraded)
+Shed = Literal["queue_full", "requests_full", "events_full"]
+SHED: tuple[Shed, ...] = get_args(Shed)
 RESULTS = ("accepted", "duplicate", "rejected")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE")
 OTHER = "other"
@@ -93,6 +95,13 @@ class Metrics:
             registry=registry,
         )
         self._fallback = {reason: fallback.labels(reason) for reason in DEGRADED}
+        shed = Counter(
+            "nextitem_shed_total",
+            "Requests without room: queue_full ones got popular items, requests_full and events_full ones 503",
+            ("reason",),
+            registry=registry,
+        )
+        self._shed = {reason: shed.labels(reason) for reason in SHED}
         self._batch_size = Histogram("nextitem_batch_size", "Requests in one batch", buckets=_SIZES, registry=registry)
         self._queue_depth = Gauge(
             "nextitem_queue_depth", "Requests that wait for a batch", registry=registry, multiprocess_mode="livesum"
@@ -184,6 +193,10 @@ class Metrics:
         self._recommend[source].inc()
         if degraded is not None:
             self._fallback[degraded].inc()
+
+    def shed(self, reason: Shed) -> None:
+        """There was no room for a request."""
+        self._shed[reason].inc()
 
     def batch_started(self, size: int) -> None:
         """A batch left the queue."""

@@ -19,7 +19,7 @@ import uuid_utils
 from model.contract.question import Answer, encode_question
 from service.answers import Degraded, HistoryState, ModelName, RankedItem, Recommendation, Source
 from service.batcher import Batcher, BatcherStopped, Expired, Observers, QueueFull
-from service.breaker import Breaker
+from service.breaker import Breaker, ran_out
 from service.draft import Draft, enter
 from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
 from service.history import History, HistoryStore
@@ -114,6 +114,7 @@ class Recommender:
             except Expired:
                 return self._fall_back(draft, "deadline")
             except QueueFull:
+                self._metrics.shed("queue_full")
                 return self._fall_back(draft, "overloaded")
             except BatcherStopped:
                 return await self._answer_without_engine(draft)
@@ -159,9 +160,10 @@ class Recommender:
         try:
             with self._breaker.guard(within_s=within_s):
                 histories = await self._store.read_many([user_id for _, user_id in readers], within_s=within_s)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
+            rushed = ran_out(error, within_s)  # then it is not the store that is at fault
             for draft, _ in readers:
-                draft.degraded = "store_unavailable"
+                draft.degraded = "deadline" if rushed else "store_unavailable"
         else:
             for (draft, _), history in zip(readers, histories, strict=True):
                 draft.history = history

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from service import recommender
+from service.errors import StoreUnavailable
 from service.live_model import LiveModel
 
 
@@ -137,6 +138,20 @@ def test_store_has_a_share_of_what_is_left(make_client, user, monkeypatch):
     assert len(shares) >= 2  # with 10 ms, time may have run out before
     assert all(0 < share <= 0.4 for share in shares)
     assert shares[-1] > 0.3
+
+
+def test_read_without_time_is_not_the_store_s_fault(make_client, user, monkeypatch):
+    """A store that is asked a moment before the deadline is not called unavailable."""
+    client = make_client()
+
+    async def never(_user_ids, *, within_s):
+        await asyncio.sleep(within_s)
+        raise StoreUnavailable(kind="timeout")
+
+    monkeypatch.setattr(client.service.store, "read_many", never)
+    answer = client.recommend(user_id=user, timeout_ms=100)
+    assert (answer["source"], answer["degraded"], answer["history"]) == ("popular", "deadline", None)
+    assert client.recommend(user_id=user, timeout_ms=2000)["degraded"] == "store_unavailable"
 
 
 def test_wait_for_a_version_ends_with_the_deadline(make_client, user):
