@@ -92,7 +92,7 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
         max_requests=settings.request_room,
         max_event_requests=settings.event_room,
     )
-    app.add_middleware(Envelope, metrics=metrics)  # added last, it is the outermost
+    app.add_middleware(Envelope, metrics=metrics, health=health)  # added last, it is the outermost
     install_problems(app)
     install_openapi(app)
     return app
@@ -135,9 +135,10 @@ def load_configured(settings: Settings) -> LiveModel:
 async def _run(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.recommender.start()
-    service.health.phase = "serving"
+    if not service.health.draining:  # told to stop before it began
+        service.health.phase = "serving"
     yield
-    service.health.phase = "draining"
+    service.health.drain()
     await service.recommender.close()
     await service.store.close()
 

@@ -20,6 +20,7 @@ from redis.asyncio.client import Pipeline
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
+    ClusterDownError,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
@@ -48,8 +49,15 @@ ErrorKind = Literal["connection", "timeout", "refused", "script"]
 ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused", "script")
 """No connection, no answer in time, a server that will not (full, read-only, loading, no permission), all else."""
 
-_REFUSALS = (AuthenticationError, BusyLoadingError, NoPermissionError, OutOfMemoryError, ReadOnlyError)
-_REFUSAL_CODES = ("BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS")
+_REFUSALS = (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,  # MASTERDOWN included
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+)
+_REFUSAL_CODES = ("BUSY", "MISCONF", "NOREPLICAS")
 
 SAFE: Final[Mapping[str, str]] = {
     "appendonly": "yes",

@@ -67,6 +67,13 @@ class Settings(BaseSettings):
         default=(DEFAULT_TYPE, "click", "cart", "purchase", "rating"),
         description=f"types that events may have, separated by commas; `{DEFAULT_TYPE}`, the default type, among them",
     )
+    drain_delay_s: float = Field(
+        default=1.0,
+        ge=0,
+        le=60,
+        description="seconds that requests are still taken after being told to stop, for a proxy to see it "
+        "in /health/ready",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least severe messages in the log, which goes to stderr as JSON lines"
     )

@@ -152,14 +152,19 @@ def broken_bundle(tmp_path: Path) -> Callable[..., Path]:
 
 
 SERVE = """
-import sys, time
+import sys, threading, time
 from service.cli import main
+def slow_down(run_s):
+    from service.live_model import LiveModel
+    rank = LiveModel.rank
+    def rank_slowly(model, questions):
+        if threading.current_thread().name == "engine":  # to check the model at the start is as quick as ever
+            time.sleep(run_s)
+        return rank(model, questions)
+    LiveModel.rank = rank_slowly
 if __name__ == "__main__":
-    run_s = float(sys.argv.pop(1))
-    if run_s:
-        from service.live_model import LiveModel
-        rank = LiveModel.rank
-        LiveModel.rank = lambda model, questions: (time.sleep(run_s), rank(model, questions))[1]
+    if run_s := float(sys.argv.pop(1)):
+        slow_down(run_s)
     sys.exit(main())
 """
 
@@ -169,6 +174,7 @@ class Process:
 
     def __init__(self, data_dir: Path, *options: str, environment: dict[str, str], run_s: float) -> None:
         command = [sys.executable, "-c", SERVE, str(run_s), "--bundle", str(BUNDLE), "--port", "0"]
+        command += ["--drain-delay-s", "0"]  # there is no proxy that would have to notice
         self.log: list[dict] = []
         self._process = subprocess.Popen(
             [*command, "--data-dir", str(data_dir), *options],

@@ -202,14 +202,21 @@ def test_readiness_while_starting_and_draining(make_client):
 
 
 def test_told_to_stop_it_is_draining_at_once(make_client):
-    """From the signal on readiness is 503, while the socket still takes connections."""
+    """From the signal on readiness is 503, while it still answers, and asks clients to go elsewhere next."""
     client = make_client()
-    server = _Announced(_configure(client.service.settings, client.app), lambda: None, client.service.health)
-    assert client.get("/health/ready").status_code == 200
+    config = _configure(client.service.settings, client.app)
+    server = _Announced(config, lambda: None, client.service.health, drain_delay_s=60)
+    server.started = True
+    response = client.get("/health/ready")
+    assert (response.status_code, "connection" in response.headers) == (200, False)
     server.handle_exit(signal.SIGTERM, None)
-    assert server.should_exit
+    assert (client.run(server.on_tick(1)), server.force_exit) == (False, False)
     response = client.get("/health/ready")
     assert (response.status_code, response.json()) == (503, {"status": "draining", "reasons": []})
+    answer = client.post("/recommend", {"items": ["i01"]})
+    assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+    server.handle_exit(signal.SIGTERM, None)
+    assert (client.run(server.on_tick(2)), server.force_exit) == (True, True)
 
 
 def test_departed_client_is_not_computed_for(make_client, monkeypatch):
