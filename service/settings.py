@@ -46,19 +46,20 @@ class Settings(BaseSettings):
     max_queue: int | None = Field(
         default=None,
         ge=1,
-        description="requests that wait for the model in each worker, at most, 8 times max_batch unless given; "
-        "more get popular items",
+        description="requests that wait for the model in each worker, at most; more get popular items; "
+        "unless given twice max_batch, but 32 at least",
     )
     max_requests: int | None = Field(
         default=None,
         ge=1,
-        description="requests in flight in each worker, at most, events and probes aside, "
-        "16 times max_batch unless given; more get 503",
+        description="requests in flight in each worker, at most, events and probes aside; more get 503; "
+        "unless given 4 times max_batch, but 64 at least",
     )
     max_event_requests: int | None = Field(
         default=None,
         ge=1,
-        description="POST /events in flight in each worker, at most, 8 times max_batch unless given; more get 503",
+        description="POST /events in flight in each worker, at most; more get 503; "
+        "unless given 8 times max_batch, but 64 at least",
     )
     history_length: int = Field(
         default=1000, ge=1, le=10_000, description="events that are remembered for each user, the newest"
@@ -112,17 +113,17 @@ class Settings(BaseSettings):
     @property
     def queue_room(self) -> int:
         """What max_queue comes to."""
-        return self.max_queue or 8 * self.max_batch
+        return self.max_queue or max(32, 2 * self.max_batch)
 
     @property
     def request_room(self) -> int:
         """What max_requests comes to."""
-        return self.max_requests or 16 * self.max_batch
+        return self.max_requests or max(64, 4 * self.max_batch)
 
     @property
     def event_room(self) -> int:
         """What max_event_requests comes to."""
-        return self.max_event_requests or 8 * self.max_batch
+        return self.max_event_requests or max(64, 8 * self.max_batch)
 
     def to_environment(self) -> dict[str, str]:
         """The same settings as environment variables, for worker processes."""

@@ -25,7 +25,7 @@ def draw_request(draw, users):
 
 def test_hundred_requests_at_once_are_answered_as_alone(make_client, user):
     """The same answers for 100 random requests asked one by one and all at once, in far fewer runs."""
-    client = make_client(max_batch=16)
+    client = make_client(max_batch=16, max_queue=100, max_requests=100)
     draw = random.Random(7)  # noqa: S311 - a fixed choice of requests
     users = [f"{user}-{number}" for number in range(8)]
     for name in users[1:]:

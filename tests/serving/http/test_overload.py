@@ -20,7 +20,7 @@ def count_shed(client):
 
 def test_full_queue_is_answered_by_popular_items(make_client, monkeypatch, user):
     """Two runs under way, two requests waiting: the others are answered before any of these, and events are stored."""
-    client = make_client(max_batch=1, max_queue=2)
+    client = make_client(max_batch=1, max_queue=2, max_requests=10)
     rank = LiveModel.rank
 
     def rank_slowly(model, questions):
@@ -138,10 +138,16 @@ def test_three_times_the_capacity(start_process):
     assert len(outcomes) == len(shots)
     assert {outcome.status for outcome in outcomes if outcome.label == "send"} == {200}
     asked = [outcome for outcome in outcomes if outcome.label == "ask"]
-    assert {outcome.status for outcome in asked} == {200}
-    by_reason = Counter(outcome.degraded for outcome in asked)
-    assert by_reason.keys() <= {"", "deadline", "overloaded"}
-    assert by_reason[""] >= 0.6 * CAPACITY * 5
-    assert by_reason["deadline"] + by_reason["overloaded"] >= 1.5 * CAPACITY * 5
-    refusals = [outcome.latency_s - outcome.late_s for outcome in asked if outcome.degraded == "overloaded"]
+    by_kind = Counter((outcome.status, outcome.source, outcome.degraded) for outcome in asked)
+    refused = {(503, "", ""), (200, "popular", "overloaded")}
+    # A rushed read leaves the model to answer without the history: degraded, but its work all the same.
+    modelled = {kind for kind in by_kind if kind[1] == "model"}
+    assert by_kind.keys() <= refused | modelled | {(200, "popular", "deadline")}
+    assert sum(by_kind[kind] for kind in modelled) >= 0.6 * CAPACITY * 5
+    refusals = [
+        outcome.latency_s - outcome.late_s
+        for outcome in asked
+        if (outcome.status, outcome.source, outcome.degraded) in refused
+    ]
+    assert len(refusals) >= CAPACITY * 5
     assert percentile(refusals, 0.5) < 0.05
