@@ -16,25 +16,30 @@ _WEIGHTS_AT_ONCE = 2**19
 """Attention weights in work at a time: 2 MiB, about a core's cache."""
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, *, dropout: float) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, *, dropout: float, bias: Tensor | None = None) -> Tensor:
     """Take q (B, H, Q, D/H), k, v (B, H, T, D/H), allowed (B, 1, 1 or Q, T), true where a query may see a key.
 
-    Returns as q, for any number Q of queries.
+    A bias (1 or B, H, Q, T) is added to the scaled products. Returns as q, for any number Q of queries.
 
     Every query must be allowed a key.
     """
     if dropout and q.device.type == "cpu":
-        mixed: Tensor = _DroppingAttention.apply(q, k, v, allowed, dropout)  # type: ignore[no-untyped-call]  # torch leaves it without types
+        mixed: Tensor = _DroppingAttention.apply(q, k, v, allowed, bias, dropout)  # type: ignore[no-untyped-call]  # torch leaves it without types
         return mixed
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout)
+    if bias is not None and q.device.type == "cpu":  # torch's exporter cannot follow its kernel under such a mask
+        return weigh(q, k, allowed, bias=bias) @ v
+    mask = allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
 
 
-def weigh(q: Tensor, k: Tensor, allowed: Tensor) -> Tensor:
+def weigh(q: Tensor, k: Tensor, allowed: Tensor, *, bias: Tensor | None = None) -> Tensor:
     """The weights (B, H, T, T) by which `attend`, dropping nothing, mixes the rows of v; 0 where a key is not allowed.
 
     For those who want to see them: the kernels of `attend` give none.
     """
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    if bias is not None:
+        scores = scores + bias
     return torch.softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1)
 
 
@@ -43,7 +48,7 @@ class _DroppingAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:  # noqa: ANN401 - torch's own
-        q, k, v, allowed, dropout = inputs
+        q, k, v, allowed, bias, dropout = inputs
         B, H, Q, size = q.shape
         T = k.shape[2]
         ctx.rows = max(1, _WEIGHTS_AT_ONCE // (H * Q * T))
@@ -53,24 +58,33 @@ class _DroppingAttention(torch.autograd.Function):
         weights, out = q.new_empty(B, H, Q, T), torch.empty_like(q)
         for part in _split(B, ctx.rows):
             scores = (q[part] * ctx.scale) @ k[part].transpose(-2, -1)
+            if bias is not None:
+                scores.add_(bias[part] if len(bias) > 1 else bias)
             torch.softmax(scores.add_(forbidden[part]), dim=-1, out=weights[part])
             out[part] = scores.copy_(kept[part]).mul_(weights[part]) @ (v[part] * ctx.keep_scale)
+        ctx.bias_shape = None if bias is None else bias.shape
         ctx.save_for_backward(q, k, v, weights, kept)
         return out
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:  # noqa: ANN401 - torch's own
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401 - torch's own
         q, k, v, weights, kept = ctx.saved_tensors
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        grad_bias = None if ctx.bias_shape is None else q.new_zeros(ctx.bias_shape)
         for part in _split(len(q), ctx.rows):
             upper, weight = gradients[0][part] * ctx.keep_scale, weights[part]
             used = kept[part].to(weight.dtype).mul_(weight)  # the weights that were not dropped
             grad_v[part] = used.transpose(-2, -1) @ upper
             flow = (upper @ v[part].transpose(-2, -1)).mul_(used)  # P dP
-            flow.addcmul_(weight, flow.sum(dim=-1, keepdim=True), value=-1).mul_(ctx.scale)  # P (dP - sum of P dP)
+            flow.addcmul_(weight, flow.sum(dim=-1, keepdim=True), value=-1)  # P (dP - sum of P dP)
+            if grad_bias is not None and len(grad_bias) > 1:
+                grad_bias[part] = flow
+            elif grad_bias is not None:
+                grad_bias += flow.sum(dim=0, keepdim=True)
+            flow.mul_(ctx.scale)
             grad_q[part] = flow @ k[part]
             grad_k[part] = flow.transpose(-2, -1) @ q[part]
-        return grad_q, grad_k, grad_v, None, None
+        return grad_q, grad_k, grad_v, None, grad_bias, None
 
 
 def _split(count: int, step: int) -> list[slice]:

@@ -17,7 +17,7 @@ from model.contract.vocabulary import PAD
 from model.nets.attention import attend, weigh
 from model.nets.dropout import drop
 
-POSITIONS = ("learned", "none")
+POSITIONS = ("learned", "relative", "none")
 NORMS = ("post", "pre", "none")
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}  # GELU(x) = x Phi(x), exactly
 
@@ -35,6 +35,7 @@ class TransformerConfig:
     attention_dropout: float | None = None
     """Of attention weights; None: as `dropout`."""
     positions: str = "learned"
+    """`relative`: each layer and head adds to a query's product with a key a number learned for their distance."""
     norm: str = "post"
     residual: bool = True
     feed_forward: bool = True
@@ -67,6 +68,8 @@ class Layer(nn.Module):
         self.attention_dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
         self.query_key_value = nn.Linear(config.width, 3 * config.width)
         self.attention_out = nn.Linear(config.width, config.width)
+        if config.positions == "relative":  # columns for keys from N - 1 places after the query to N - 1 before it
+            self.distance_bias = nn.Parameter(torch.empty(config.heads, 2 * config.max_length - 1))
         self.attention_norm = make_norm(config)
         if config.feed_forward:
             self.inner = nn.Linear(config.width, config.inner_factor * config.width)
@@ -83,7 +86,7 @@ class Layer(nn.Module):
         asking, x = (seen, x) if at is None else (_pick(seen, at), _pick(x, at))
         if at is not None and allowed.shape[2] > 1:
             allowed = allowed.take_along_dim(at[:, None, :, None], dim=2)
-        x = self._join(x, self._mix(asking, seen, allowed), self.attention_norm)
+        x = self._join(x, self._mix(asking, seen, allowed, at), self.attention_norm)
         if self.config.feed_forward:
             x = self._join(x, self._feed(self.norm(x) if pre else x), self.norm)
         return x
@@ -91,9 +94,9 @@ class Layer(nn.Module):
     def weigh(self, x: Tensor, allowed: Tensor) -> Tensor:
         """The attention weights (B, H, T, T), queries before keys, by which `forward` mixes the same input."""
         q, k, _ = self._split(self.query_key_value(self.attention_norm(x) if self.config.norm == "pre" else x))
-        return weigh(q, k, allowed)
+        return weigh(q, k, allowed, bias=self._lean(x.shape[1], None))
 
-    def _mix(self, asking: Tensor, seen: Tensor, allowed: Tensor) -> Tensor:
+    def _mix(self, asking: Tensor, seen: Tensor, allowed: Tensor, at: Tensor | None) -> Tensor:
         B, Q, D = asking.shape
         if asking is seen:
             q, k, v = self._split(self.query_key_value(seen))
@@ -101,9 +104,23 @@ class Layer(nn.Module):
             weight, bias = self.query_key_value.weight, self.query_key_value.bias
             (q,) = self._split(F.linear(asking, weight[:D], bias[:D]))
             k, v = self._split(F.linear(seen, weight[D:], bias[D:]))
-        mixed = attend(q, k, v, allowed, dropout=self.attention_dropout if self.training else 0.0)  # (B, H, Q, D/H)
+        dropout = self.attention_dropout if self.training else 0.0
+        mixed = attend(q, k, v, allowed, dropout=dropout, bias=self._lean(seen.shape[1], at))  # (B, H, Q, D/H)
         out: Tensor = self.attention_out(mixed.transpose(1, 2).reshape(B, Q, D))
         return out
+
+    def _lean(self, T: int, at: Tensor | None) -> Tensor | None:
+        """The bias (1, H, T, T) of keys by their distance, with places `at` (B, Q) theirs: (B, H, Q, T).
+
+        Raffel et al. 2020, section 2.1, without their buckets: one number a distance, as Zhai et al. 2024 have it.
+        """
+        if self.config.positions != "relative":
+            return None
+        column = torch.arange(T, device=self.distance_bias.device)
+        bias = self.distance_bias[:, column[:, None] - column + self.config.max_length - 1]
+        if at is None:
+            return bias[None]
+        return bias.index_select(1, at.flatten()).view(-1, *at.shape, T).transpose(0, 1)
 
     def _split(self, x: Tensor) -> Tensor:
         """One, two or three times D columns (B, T, -1) by heads: (-1, B, H, T, D/H)."""
@@ -164,7 +181,7 @@ class SequenceNetwork(nn.Module, ABC):
 
     def place(self, tokens: Tensor) -> Tensor:
         """Add to token embeddings (B, T, D) their learned positions, if there are any."""
-        if self.config.positions == "none":
+        if self.config.positions != "learned":
             return tokens
         return tokens + self.positions[self.config.max_length - tokens.shape[1] :]
 

@@ -73,7 +73,11 @@ def _attend(x, layer, *, causal):
         heads = []
         for head in range(config.heads):
             cut = slice(head * size, (head + 1) * size)
-            weights = torch.softmax(k[:seen, cut] @ q[place, cut] / math.sqrt(size), dim=0)
+            products = k[:seen, cut] @ q[place, cut] / math.sqrt(size)
+            if config.positions == "relative":
+                distances = [config.max_length - 1 + place - other for other in range(seen)]
+                products = products + layer.distance_bias[head, distances]
+            weights = torch.softmax(products, dim=0)
             heads.append(weights @ v[:seen, cut])
         rows.append(torch.cat(heads))
     return torch.stack(rows) @ layer.attention_out.weight.T + layer.attention_out.bias
@@ -110,6 +114,7 @@ def spell_out():
 @pytest.fixture(
     params=[
         {},
+        {"positions": "relative"},
         {"positions": "none"},
         {"norm": "post"},
         {"norm": "pre"},

@@ -21,9 +21,9 @@ def parts():
     return q, k, v, allowed
 
 
-def naive(q, k, v, allowed, factors):
+def naive(q, k, v, allowed, factors, *, bias=0.0):
     """The definition, the weights multiplied by given factors."""
-    weights = torch.softmax((q @ k.transpose(-2, -1) / SIZE**0.5).masked_fill(~allowed, -torch.inf), dim=-1)
+    weights = torch.softmax((q @ k.transpose(-2, -1) / SIZE**0.5 + bias).masked_fill(~allowed, -torch.inf), dim=-1)
     return (weights * factors) @ v
 
 
@@ -44,6 +44,25 @@ def test_dropping_attention_is_its_definition(parts, monkeypatch, at_once, queri
     torch.testing.assert_close(out, expected)
     for mine, theirs in zip(ours, torch.autograd.grad(expected, (q, k, v), upper), strict=True):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("rows", [1, B])
+def test_bias_is_added_and_learns(parts, monkeypatch, rows):
+    """A bias, shared by all rows or each row's own, counts in values and gradients with and without dropout."""
+    monkeypatch.setattr(attention, "_WEIGHTS_AT_ONCE", 2 * H * T * T)
+    q, k, v, allowed = parts
+    bias = torch.randn(rows, H, T, T, dtype=torch.float64, requires_grad=True)
+    for share in (0.3, 0.0):
+        torch.manual_seed(3)
+        out = attend(q, k, v, allowed, dropout=share, bias=bias)
+        upper = torch.randn_like(out)
+        torch.manual_seed(3)
+        factors = draw_kept(torch.Size((B, H, T, T)), share) * scale_kept(share) if share else 1.0
+        expected = naive(q, k, v, allowed, factors, bias=bias)
+        torch.testing.assert_close(out, expected)
+        ours = torch.autograd.grad(out, (q, k, v, bias), upper)
+        for mine, theirs in zip(ours, torch.autograd.grad(expected, (q, k, v, bias), upper), strict=True):
+            torch.testing.assert_close(mine, theirs)
 
 
 def test_fewer_queries_than_keys(parts):

@@ -57,9 +57,10 @@ def test_training_asks_what_serving_asks(make_small, ask):
     torch.testing.assert_close(trained, ask(network, [5, 8])[0])
 
 
-def test_every_place_of_a_window_asks_what_serving_asks(make_small, ask):
-    """Without positions, which count back from the newest token, that holds for each place of a window."""
-    network = make_small("sasrec", positions="none")
+@pytest.mark.parametrize("positions", ["relative", "none"])
+def test_every_place_of_a_window_asks_what_serving_asks(make_small, ask, positions):
+    """Without positions that count back from the newest token, that holds for each place of a window."""
+    network = make_small("sasrec", positions=positions)
     with torch.inference_mode():
         trained = network.score_items(encode(network, 5, 8, 6))
     for place, row in enumerate(trained):

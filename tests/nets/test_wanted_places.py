@@ -4,12 +4,12 @@ import pytest
 import torch
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("switches", [{"norm": "post"}, {"norm": "pre"}, {"positions": "relative"}], ids=str)
 @pytest.mark.parametrize("name", ["bert4rec", "sasrec"])
 @pytest.mark.parametrize("training", [False, True])
-def test_some_places_are_those_of_all_places(make_small, name, norm, training):
+def test_some_places_are_those_of_all_places(make_small, name, switches, training):
     """States and all gradients at a few places, one of them twice, equal those of the whole encoding."""
-    network = make_small(name, norm=norm, dropout=0.0).train(training)
+    network = make_small(name, **switches, dropout=0.0).train(training)
     item_ids = torch.tensor([[0, 0, 3, 61, 5], [7, 61, 9, 2, 61], [0, 0, 0, 0, 4]])
     lengths, at = torch.tensor([3, 5, 1]), torch.tensor([[3, 4], [4, 1], [4, 4]])
     some, every = network.encode(item_ids, lengths, at), network.encode(item_ids, lengths)

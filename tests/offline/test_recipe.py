@@ -44,7 +44,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
         ({"model": {"network": "gru"}}, r"model\.network must be one of bert4rec, sasrec"),
         ({"model": {"norm": "after"}}, r"model\.norm must be one of post, pre, none, or absent"),
         ({"model": {"activation": "tanh"}}, r"model\.activation must be one of gelu, relu, or absent"),
-        ({"model": {"positions": "sine"}}, r"model\.positions must be one of learned, none"),
+        ({"model": {"positions": "sine"}}, r"model\.positions must be one of learned, relative, none"),
         ({"model": {"residual": 1}}, r"model\.residual must be true or false, not 1"),
         ({"model": {"inner_factor": 0}}, r"model\.inner_factor must be at least 1, or absent"),
         ({"train": {"loss": "hinge"}}, r"train\.loss must be one of softmax, sampled_softmax, gbce, bce"),
