@@ -3,7 +3,6 @@
 import logging
 
 import uuid_utils
-from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -11,9 +10,17 @@ from service.errors import Internal
 from service.metrics import UNMATCHED, Metrics
 from service.problems import answer_problem
 from service.stopwatch import Stopwatch
+from service.wire import REFUSAL
 
 CLIENT_LEFT = 499
 """Recorded where no answer could be given."""
+
+_HEADERS = (
+    (b"cache-control", b"no-store"),  # what one client is told is not for the next
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"frame-ancestors 'none'"),
+)
+"""What every answer carries. There is no CORS: pages of other origins may not read answers."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,11 +46,12 @@ class Envelope:
             nonlocal code
             if message["type"] == "http.response.start":
                 code = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                message["headers"] = [*message.get("headers", ()), *_HEADERS, (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:
-            await self._app(scope, receive, send_with_id)
+            refusal = scope["state"].get(REFUSAL)
+            await (self._app if refusal is None else answer_problem(refusal, scope))(scope, receive, send_with_id)
         except ClientDisconnect:
             code = code or CLIENT_LEFT
         except Exception:  # whatever it is: a client gets an answer even to a bug, and the log the rest

@@ -4,6 +4,9 @@
 ServiceError
 ├── Problem                      status  slug                     (urn:nextitem:problem:<slug>)
 │   ├── BadRequest
+│   │   ├── MalformedRequest     400     malformed-request        the connection is closed, as after the next two
+│   │   ├── RequestTimeout       408     request-timeout
+│   │   ├── HeadTooLarge         431     head-too-large
 │   │   ├── MalformedJson        400     malformed-json
 │   │   ├── Invalid              422     validation               with up to 10 faults
 │   │   ├── BodyTooLarge         413     body-too-large
@@ -46,6 +49,33 @@ class Problem(ServiceError):
 
 class BadRequest(Problem):
     """The request is at fault: sent again unchanged, it fails again."""
+
+
+class MalformedRequest(BadRequest):
+    """What arrived is not HTTP as RFC 9112 has it, or a form of it that proxies understand differently."""
+
+    status = 400
+    slug = "malformed-request"
+    title = "The request is not HTTP"
+    default_detail = "Send HTTP/1.1 as RFC 9112 has it, with one Host header and a path."
+
+
+class RequestTimeout(BadRequest):
+    """The request did not arrive in time."""
+
+    status = 408
+    slug = "request-timeout"
+    title = "The request took too long to arrive"
+    default_detail = "Send head and body within 10 seconds each."
+
+
+class HeadTooLarge(BadRequest):
+    """The head passes its cap, in bytes or in headers."""
+
+    status = 431
+    slug = "head-too-large"
+    title = "The head is too large"
+    default_detail = "Send at most 32 KiB of head and 100 headers."
 
 
 class MalformedJson(BadRequest):

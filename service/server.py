@@ -25,6 +25,7 @@ from service.errors import StartFailed
 from service.leash import tie_to_parent
 from service.metrics_folder import METRICS_FOLDER, bury_dead, make_metrics_folder
 from service.settings import Settings
+from service.wire import LimitedProtocol
 
 if TYPE_CHECKING:  # to import it is to import FastAPI and prometheus_client, which must find their environment first
     from fastapi import FastAPI
@@ -166,7 +167,8 @@ def _configure(settings: Settings, app: "FastAPI | str") -> uvicorn.Config:
         factory=isinstance(app, str),
         workers=settings.workers,
         loop="uvloop",
-        http="httptools",
+        http=LimitedProtocol,
+        proxy_headers=False,  # who the client is matters to nobody here
         ws="none",
         lifespan="on",
         log_config=None,  # logs.py

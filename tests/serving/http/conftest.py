@@ -229,6 +229,15 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
             process.close()
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One service as a process, with two workers, for all tests of a file that leave it as it is."""
+    with tempfile.TemporaryDirectory(prefix="serve-") as folder:
+        process = Process(tmp_path_factory.mktemp("running"), "--workers", "2", environment={"TMPDIR": folder})
+        yield process
+        process.close()
+
+
 @pytest.fixture(scope="session")
 def wait_until_gone() -> Callable[[set[int]], set[int]]:
     """Wait for processes to end; returns those that have not after some seconds."""
