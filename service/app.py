@@ -15,6 +15,7 @@ from uvicorn.config import STARTUP_FAILURE
 from service.connection import connect
 from service.envelope import Envelope
 from service.errors import StartFailed
+from service.gate import Gate
 from service.health import Health
 from service.history import HistoryStore
 from service.live_model import LiveModel, load_model
@@ -44,6 +45,8 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
         version=version("nextitem"),
         description="Next-item recommendations, online",
         redirect_slashes=False,  # paths are exact
+        docs_url="/docs" if settings.docs or settings.is_local else None,
+        openapi_url="/openapi.json" if settings.docs or settings.is_local else None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         lifespan=_run,
@@ -81,7 +84,9 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
     )
     health = Health(store=store, recommender=recommender)
     store_watch = StoreWatch(store=store, metrics=metrics)
-    app.state.service = Service(settings, model, metrics, store, recommender, health, store_watch)
+    app.state.service = Service(
+        settings, model, metrics, store, recommender, health, store_watch, Gate(settings.keys_file)
+    )
     app.add_middleware(Envelope, metrics=metrics)
     install_problems(app)
     install_openapi(app)

@@ -11,11 +11,14 @@ ServiceError
 │   │   ├── Invalid              422     validation               with up to 10 faults
 │   │   ├── BodyTooLarge         413     body-too-large
 │   │   ├── UnsupportedMediaType 415     unsupported-media-type
+│   │   ├── Unauthorized         401     unauthorized             with WWW-Authenticate
+│   │   ├── Forbidden            403     forbidden
 │   │   ├── NotFound             404     not-found
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
 │   └── Internal                 500     internal                 a bug of ours
+├── KeysUnusable                 the file of keys cannot be read or changed: one sentence for whoever runs the service
 ├── EngineUnavailable            never leaves the recommender: its ladder answers instead
 └── StartFailed                  the process cannot start: one clear sentence for the log
 ```
@@ -127,6 +130,24 @@ class UnsupportedMediaType(BadRequest):
     default_detail = "Send application/json in UTF-8 without Content-Encoding."
 
 
+class Unauthorized(BadRequest):
+    """No key, or none that is known."""
+
+    status = 401
+    slug = "unauthorized"
+    title = "A key is needed"
+    default_detail = "Send a valid key as Authorization: Bearer nk_<id>_<secret>."
+
+
+class Forbidden(BadRequest):
+    """The key is known, and not for this."""
+
+    status = 403
+    slug = "forbidden"
+    title = "The key does not allow this"
+    default_detail = "This route needs a key with another scope."
+
+
 class NotFound(BadRequest):
     """No such route, or no such item."""
 
@@ -177,6 +198,10 @@ class Internal(Problem):
     slug = "internal"
     title = "Internal error"
     default_detail = "The service failed. Its log tells more about this request id."
+
+
+class KeysUnusable(ServiceError):
+    """The file of keys cannot be read or changed. The message says which and why, never what is in it."""
 
 
 class EngineUnavailable(ServiceError):

@@ -194,7 +194,10 @@ def _announce(settings: Settings, listener: socket.socket, words: str) -> Callab
     url, store = f"http://{host}:{port}", settings.describe_store()
 
     def announce() -> None:
-        _log.info("Serving %s at %s, store %s, workers: %d", words, url, store, settings.workers)
+        if settings.keys_file is None and not settings.is_local:
+            _log.warning("Without keys whoever reaches this address may read and write everything (--allow-anonymous)")
+        keys = settings.describe_keys()
+        _log.info("Serving %s at %s, store %s, workers: %d, keys: %s", words, url, store, settings.workers, keys)
 
     return announce
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from service.answers import Receipt, Rejection
 from service.body import EVENTS_MAX_BYTES, read_object
 from service.errors import BodyTooLarge, Invalid, MalformedJson, StoreUnavailable, UnsupportedMediaType
+from service.gate import GuardedRoute, needs
 from service.history import Appended, Outcome
 from service.intake import Intake, take_in
 from service.routes.exchange import describe_body, describe_problems, read_flag, write
@@ -17,7 +18,7 @@ from service.wiring import Service, get_service
 
 STRICT = "strict"
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 
 
 @router.post(
@@ -26,6 +27,7 @@ router = APIRouter()
     response_model=Receipt,
     responses={**describe_problems(MalformedJson, Invalid, BodyTooLarge, UnsupportedMediaType, StoreUnavailable)},
     openapi_extra={
+        **needs("events"),
         **describe_body(EventsRequest.__name__, EventRequest.__name__),
         "parameters": [
             {

@@ -9,10 +9,11 @@ from starlette.responses import Response
 from model.contract.vocabulary import is_valid_id
 from service.answers import ExportedEvent, HistoryExport, ItemDescription, ModelDescription
 from service.errors import Fault, Invalid, NotFound, StoreUnavailable
+from service.gate import GuardedRoute, needs
 from service.routes.exchange import describe_problems, refuse_query, write
 from service.wiring import get_service
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 
 PathId = Annotated[str, Path(description="percent-encoded, `/` included")]
 
@@ -22,6 +23,7 @@ PathId = Annotated[str, Path(description="percent-encoded, `/` included")]
     summary="Export the remembered history of a user",
     response_model=HistoryExport,
     responses={**describe_problems(Invalid, StoreUnavailable)},
+    openapi_extra=needs("admin"),
 )
 async def get_history(request: Request, user_id: PathId) -> Response:
     """Every remembered event, oldest first; none for a user who was never heard of."""
@@ -42,6 +44,7 @@ async def get_history(request: Request, user_id: PathId) -> Response:
     summary="Describe an item",
     response_model=ItemDescription,
     responses={**describe_problems(NotFound, Invalid)},
+    openapi_extra=needs("recommend"),
 )
 async def get_item(request: Request, item_id: PathId) -> Response:
     """What the bundle knows of an item."""
@@ -57,6 +60,7 @@ async def get_item(request: Request, item_id: PathId) -> Response:
     summary="Describe the model in use",
     response_model=ModelDescription,
     responses={**describe_problems(Invalid)},
+    openapi_extra=needs("recommend"),
 )
 async def get_model(request: Request) -> Response:
     """Name, version, age, measured quality, and the provider that really runs it."""
