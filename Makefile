@@ -12,7 +12,7 @@ TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test check check-protocol test-service dashboard preview format clean
+.PHONY: help demo test fuzz check check-protocol test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -23,6 +23,9 @@ demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=80
 
 test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite, integration against a real Valkey included
 	$(BIN)/pytest
+
+fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the suite does: 3,000 cases, 10,000 bodies
+	FUZZ_TIMES=10 $(BIN)/pytest --timeout 1800 tests/serving/http/test_generated_input.py
 
 test-service: .venv-service/.ready ## Run the service's tests in an environment without torch
 	.venv-service/bin/pytest tests/contract tests/serving

@@ -13,9 +13,12 @@ from typing import Any
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Scope
 
 from service.errors import Forbidden, KeysUnusable, StartFailed, Unauthorized
-from service.keys import Key, Scope, read_keys, split_key
+from service.keys import Key, read_keys, split_key
+from service.keys import Scope as KeyScope
 
 SCHEME = "key"
 """The name of the security scheme in OpenAPI."""
@@ -42,7 +45,7 @@ class Gate:
             except KeysUnusable as error:
                 raise StartFailed(f"the keys cannot be used: {error}") from error
 
-    def check(self, request: Request, scope: Scope) -> None:
+    def check(self, request: Request, scope: KeyScope) -> None:
         """Let a request pass that brings a key with this scope. Raises Unauthorized or Forbidden."""
         if self._file is None:
             return
@@ -79,13 +82,17 @@ class Gate:
             _log.info("The file of keys was read anew", extra={"fields": {"keys": len(self._keys)}})
 
 
-def needs(scope: Scope | None) -> dict[str, Any]:
+def needs(scope: KeyScope | None) -> dict[str, Any]:
     """What a route states in its `openapi_extra`: the scope that it needs, or None when it is for everybody."""
     return {"security": [{SCHEME: [scope]}] if scope else []}
 
 
 class GuardedRoute(APIRoute):
     """A route that checks the key before anything else of a request is read."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As FastAPI, but for a line end at the end, which `$` of its patterns lets pass: paths are exact."""
+        return (Match.NONE, {}) if scope["path"].endswith("\n") else super().matches(scope)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's own handler behind the gate. Raises TypeError for a route that states no scope."""

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,13 +14,22 @@ from service.gate import GuardedRoute, needs
 from service.routes.exchange import describe_problems, refuse_query, write
 from service.wiring import get_service
 
+
+class TextConvertor(PathConvertor):
+    """Any text, `/` and line ends included: what is no id is to be told so by the route, not to miss it."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", TextConvertor())
+
 router = APIRouter(route_class=GuardedRoute)
 
 PathId = Annotated[str, Path(description="percent-encoded, `/` included")]
 
 
 @router.get(
-    "/users/{user_id:path}/history",
+    "/users/{user_id:text}/history",
     summary="Export the remembered history of a user",
     response_model=HistoryExport,
     responses={**describe_problems(Invalid, StoreUnavailable)},
@@ -40,7 +50,7 @@ async def get_history(request: Request, user_id: PathId) -> Response:
 
 
 @router.get(
-    "/items/{item_id:path}",
+    "/items/{item_id:text}",
     summary="Describe an item",
     response_model=ItemDescription,
     responses={**describe_problems(NotFound, Invalid)},

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
@@ -230,12 +231,22 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """One service as a process, with two workers, for all tests of a file that leave it as it is."""
-    with tempfile.TemporaryDirectory(prefix="serve-") as folder:
-        process = Process(tmp_path_factory.mktemp("running"), "--workers", "2", environment={"TMPDIR": folder})
-        yield process
-        process.close()
+def start_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Process]]:
+    """A service as a process for all tests of a file that leave it as it is."""
+    with tempfile.TemporaryDirectory(prefix="serve-") as folder, ExitStack() as stack:
+
+        def start(*options: str) -> Process:
+            process = Process(tmp_path_factory.mktemp("once"), *options, environment={"TMPDIR": folder})
+            stack.callback(process.close)
+            return process
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def running(start_once: Callable[..., Process]) -> Process:
+    """One with two workers."""
+    return start_once("--workers", "2")
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ CONTRACT = {
     ("GET", "/health/ready"): None,
 }
 ROUTES = [(method, route) for router in ROUTERS for route in router.routes for method in sorted(route.methods)]
-FILLED = {"{user_id:path}": "u", "{item_id:path}": "i01"}
+FILLED = {"{user_id:text}": "u", "{item_id:text}": "i01"}
 
 
 @pytest.fixture(scope="module")
