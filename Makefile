@@ -12,7 +12,7 @@ TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz check check-protocol test-service dashboard preview format clean
+.PHONY: help demo test fuzz check check-security check-protocol test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -30,11 +30,17 @@ fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the
 test-service: .venv-service/.ready ## Run the service's tests in an environment without torch
 	.venv-service/bin/pytest tests/contract tests/serving
 
-check: $(VENV)/.run $(VENV)/.dev ## Lint, types, import contracts
+check: $(VENV)/.run $(VENV)/.dev ## Lint, types, import contracts, version floors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m deploy.floors
+
+# Strict: what the source of advisories does not know is a failure, and so is a source that cannot be reached.
+check-security: .venv-security/.ready ## Ask PyPI's advisories about every pinned version; fails where it cannot
+	.venv-security/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off -r constraints.txt \
+	|| { echo "check-security: a version has a known hole, or could not be checked (see above)"; exit 1; }
 
 dashboard: $(VENV)/.run $(VENV)/.dev ## Write the Grafana dashboard's JSON anew from deploy/grafana
 	$(BIN)/python -m deploy.grafana.dashboard
@@ -50,7 +56,7 @@ format: $(VENV)/.dev ## Format and apply safe fixes
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove environments, caches and artifacts
-	rm -rf $(VENV) .venv-service .cache artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-service .venv-security .cache artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # Another TORCH than last time takes the old build away first: to pip both are 2.13.0.
 $(VENV)/.torch-$(TORCH):
@@ -70,6 +76,11 @@ $(VENV)/.run: pyproject.toml constraints.txt $(VENV)/.torch-$(TORCH)
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.run
 	@$(PIP) install -c constraints.txt -e '.[service,training,test,deploy,check]'
+	@touch $@
+
+.venv-security/.ready:
+	@$(PYTHON) -m venv .venv-security
+	@$(PIP:$(BIN)%=.venv-security/bin%) install pip-audit==2.10.1
 	@touch $@
 
 .venv-service/.ready: pyproject.toml constraints.txt
