@@ -49,7 +49,7 @@ def read_constraints(text: str) -> dict[str, str]:
 def main() -> int:
     """Say what is wrong; 1 then."""
     pinned = read_constraints(CONSTRAINTS.read_text(encoding="utf-8"))
-    installed = {canonicalize_name(found.name): found.version for found in distributions()}
+    installed: dict[str, str] = {canonicalize_name(found.name): found.version for found in distributions()}
     faults = find_faults(pinned, "constraints.txt") + find_faults(installed, "installed")
     # A floor that nothing is measured by protects nobody.
     faults += [f"constraints.txt: {name} is not pinned" for name in FLOORS if name not in pinned]

@@ -6,7 +6,14 @@ from starlette.responses import Response
 
 from service.answers import Receipt, Rejection
 from service.body import EVENTS_MAX_BYTES, read_object
-from service.errors import BodyTooLarge, Invalid, MalformedJson, StoreUnavailable, UnsupportedMediaType
+from service.errors import (
+    BodyTooLarge,
+    Invalid,
+    MalformedJson,
+    RequestTimeout,
+    StoreUnavailable,
+    UnsupportedMediaType,
+)
 from service.gate import GuardedRoute, needs
 from service.history import Appended, Outcome
 from service.intake import Intake, take_in
@@ -25,7 +32,11 @@ router = APIRouter(route_class=GuardedRoute)
     "/events",
     summary="Store what users did",
     response_model=Receipt,
-    responses={**describe_problems(MalformedJson, Invalid, BodyTooLarge, UnsupportedMediaType, StoreUnavailable)},
+    responses={
+        **describe_problems(
+            MalformedJson, RequestTimeout, Invalid, BodyTooLarge, UnsupportedMediaType, StoreUnavailable
+        )
+    },
     openapi_extra={
         **needs("events"),
         **describe_body(EventsRequest.__name__, EventRequest.__name__),
