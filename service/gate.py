@@ -17,8 +17,8 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from service.errors import Forbidden, KeysUnusable, StartFailed, Unauthorized
-from service.keys import Key, read_keys, split_key
-from service.keys import Scope as KeyScope
+from service.key_file import Key, read_keys, split_key
+from service.key_file import Scope as KeyScope
 
 SCHEME = "key"
 """The name of the security scheme in OpenAPI."""

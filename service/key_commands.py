@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from service.errors import KeysUnusable
-from service.keys import NOTE_MAX, SCOPES, Scope, create_key, read_keys, revoke_keys
+from service.key_file import NOTE_MAX, SCOPES, Scope, create_key, read_keys, revoke_keys
 from service.settings import PREFIX
 
 PROGRAM = "nextitem-serve keys"

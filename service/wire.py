@@ -129,11 +129,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._untaken_since_s = self.loop.time()
 
     def _examine_head(self) -> Problem | None:
-        if len(self.headers) > HEADERS_MAX or (self._bytes > HEAD_MAX_BYTES and self._measure_head() > HEAD_MAX_BYTES):
-            return HeadTooLarge()
         version = self.parser.get_http_version()
-        hosts = 0
+        hosts, size = 0, len(self.url)
         for name, value in self.headers:
+            size += len(name) + len(value) + 4
             if name == b"host":
                 hosts += 1
                 if value != self._host and _HOST.fullmatch(value) is None:
@@ -141,15 +140,14 @@ class LimitedProtocol(HttpToolsProtocol):
                 self._host = value
             elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version != "1.1"):
                 return MalformedRequest("The only Transfer-Encoding is chunked, in HTTP/1.1.")
+        if size > HEAD_MAX_BYTES or len(self.headers) > HEADERS_MAX:
+            return HeadTooLarge()
         if hosts != 1:
             return MalformedRequest("Send one Host header.")
         is_path = self.url.startswith(b"/") or _ABSOLUTE.match(self.url) is not None
         if version not in ("1.1", "1.0") or not is_path or _NO_TARGET.search(self.url):
             return MalformedRequest()
         return None
-
-    def _measure_head(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
     def _look(self) -> None:
         """Close what is overdue, and come back when the next deadline may have passed."""
@@ -187,7 +185,6 @@ class LimitedProtocol(HttpToolsProtocol):
         """Answer what never became a request."""
         under_way = self.cycle
         self.on_message_begin()
-        self.headers.clear()
         self.scope["method"] = self.scope["path"] = ""
         self.scope["raw_path"] = self.scope["query_string"] = b""
         self.scope["state"][REFUSAL] = problem

@@ -29,7 +29,7 @@ KEYS = {
 }
 """The service's keys and what each opens; the first is for the person who runs the stack."""
 KEYS_FILE = Path("service/keys.json")
-"""Their digests, as service/keys.py has them, and the keys that somebody added."""
+"""Their digests, as service/key_file.py has them, and the keys that somebody added."""
 _KEY = re.compile(r"nk_([0-9a-z]{1,32})_([A-Za-z0-9_-]{43,128})")
 _OURS = "init: "
 

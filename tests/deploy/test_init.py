@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from service.connection import PasswordFile
-from service.keys import create_key, read_keys, split_key
+from service.key_file import create_key, read_keys, split_key
 
 REPOSITORY = Path(__file__).parents[2]
 USERS = REPOSITORY / "deploy" / "valkey" / "users.acl"

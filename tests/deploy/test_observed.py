@@ -27,7 +27,7 @@ from deploy.grafana.dashboard import PATH
 from deploy.grafana.names import FIRING
 from deploy.grafana.preview import MARK, render
 from deploy.grafana.prometheus import Prometheus, PrometheusFailed, fill_in, read_panels
-from service.keys import SCOPES, create_key
+from service.key_file import SCOPES, create_key
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIG = REPOSITORY / "deploy" / "prometheus"

@@ -243,12 +243,6 @@ def start_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
         yield start
 
 
-@pytest.fixture(scope="module")
-def running(start_once: Callable[..., Process]) -> Process:
-    """One with two workers."""
-    return start_once("--workers", "2")
-
-
 @pytest.fixture(scope="session")
 def wait_until_gone() -> Callable[[set[int]], set[int]]:
     """Wait for processes to end; returns those that have not after some seconds."""

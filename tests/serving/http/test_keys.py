@@ -14,7 +14,7 @@ from service.app import ROUTERS
 from service.cli import main
 from service.errors import KeysUnusable
 from service.gate import GuardedRoute, needs
-from service.keys import SCOPES, create_key, read_keys, revoke_keys
+from service.key_file import SCOPES, create_key, read_keys, revoke_keys
 
 CONTRACT = {
     ("POST", "/recommend"): "recommend",

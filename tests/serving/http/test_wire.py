@@ -23,6 +23,16 @@ POST = b"POST /events HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
+@pytest.fixture(scope="module")
+def running(start_once):
+    """A service with two workers, which has told its log nothing of all this at the end."""
+    process = start_once("--workers", "2", "--log-level", "debug")
+    yield process
+    process.close()
+    assert CANARY.decode() not in str(process.log)
+    assert {entry["level"] for entry in process.log} <= {"debug", "info"}
+
+
 @pytest.fixture
 def connect(running):
     """Open sockets to the service; closed after the test."""
@@ -175,6 +185,7 @@ def test_heads_too_large(exchange, head):
         (LIVE + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", [200]),
         (CHUNKED.replace(HOST, HOST + b"Connection: close\r\n") + b"2;a=b\r\n{}\r\n0\r\n\r\n", [422]),
         (2 * (LIVE + b"\r\n") + b"c4n4ry\r\n\r\n", [200, 200, 400]),
+        (LIVE + b"\r\n" + LIVE + b"A: " + b"a" * HEAD_MAX_BYTES + b"\r\n\r\n", [200, 431]),
         (POST + b"Content-Length: 300000\r\n\r\n" + b" " * 300_000 + b"c4n4ry\r\n\r\n", [413, 400]),
         (POST + b"Content-Length: 99999999\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n", [413]),
     ],
@@ -191,6 +202,7 @@ def test_heads_too_large(exchange, head):
         "websocket",
         "chunks",
         "pipeline",
+        "pipelined large head",
         "after a large body",
         "413 before reading",
     ],
