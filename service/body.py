@@ -5,11 +5,13 @@ from typing import Any
 import orjson
 from starlette.requests import ClientDisconnect, Request
 
-from service.errors import BodyTooLarge, Fault, Invalid, MalformedJson, UnsupportedMediaType
+from service.errors import BodyTooLarge, Fault, Invalid, MalformedJson, RequestTimeout, UnsupportedMediaType
 from service.wire import REFUSAL
 
 EVENTS_MAX_BYTES = 256 * 1024
 RECOMMEND_MAX_BYTES = 1024 * 1024
+BODY_PROBLEMS = (MalformedJson, RequestTimeout, Invalid, BodyTooLarge, UnsupportedMediaType)
+"""What a route that reads a body may answer."""
 
 
 async def read_object(request: Request, *, max_bytes: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import Internal
+from service.health import Health
 from service.metrics import UNMATCHED, Metrics
 from service.problems import answer_problem
 from service.stopwatch import Stopwatch
@@ -28,9 +29,10 @@ _log = logging.getLogger(__name__)
 class Envelope:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, health: Health) -> None:
         self._app = app
         self._metrics = metrics
+        self._health = health
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -46,7 +48,10 @@ class Envelope:
             nonlocal code
             if message["type"] == "http.response.start":
                 code = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_HEADERS, (b"x-request-id", request_id.encode())]
+                headers = [*message.get("headers", ()), *_HEADERS, (b"x-request-id", request_id.encode())]
+                if self._health.draining:  # or the client's next request would meet a connection that is being closed
+                    headers.append((b"connection", b"close"))
+                message["headers"] = headers
             await send(message)
 
         try:

@@ -17,6 +17,7 @@ ServiceError
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
+│   ├── Overloaded               503     overloaded               with Retry-After
 │   └── Internal                 500     internal                 a bug of ours
 ├── KeysUnusable                 the file of keys cannot be read or changed: one sentence for whoever runs the service
 ├── EngineUnavailable            never leaves the recommender: its ladder answers instead
@@ -188,6 +189,21 @@ class StoreUnavailable(Problem):
     default_detail = (
         "The store cannot answer. Nothing was acknowledged: send the same request with the same event_ids again."
     )
+    retry_after_s: ClassVar[int] = 1
+
+    def __init__(self, detail: str | None = None, *, kind: str | None = None) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        """What went wrong, as the history port counts it; None where the store was not even asked."""
+
+
+class Overloaded(Problem):
+    """The process holds as many requests as it may. Nothing was read of this one."""
+
+    status = 503
+    slug = "overloaded"
+    title = "The service is overloaded"
+    default_detail = "The service has no room for another request at the moment: send it again later."
     retry_after_s: ClassVar[int] = 1
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from service.breaker import Breaker
 from service.gate import Gate
 from service.health import Health
 from service.history import HistoryStore
@@ -22,6 +23,7 @@ class Service:
     model: LiveModel
     metrics: Metrics
     store: HistoryStore
+    append_breaker: Breaker
     recommender: Recommender
     health: Health
     store_watch: StoreWatch

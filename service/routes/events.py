@@ -5,15 +5,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.answers import Receipt, Rejection
-from service.body import EVENTS_MAX_BYTES, read_object
-from service.errors import (
-    BodyTooLarge,
-    Invalid,
-    MalformedJson,
-    RequestTimeout,
-    StoreUnavailable,
-    UnsupportedMediaType,
-)
+from service.body import BODY_PROBLEMS, EVENTS_MAX_BYTES, read_object
+from service.errors import Overloaded, StoreUnavailable
 from service.gate import GuardedRoute, needs
 from service.history import Appended, Outcome
 from service.intake import Intake, take_in
@@ -32,11 +25,7 @@ router = APIRouter(route_class=GuardedRoute)
     "/events",
     summary="Store what users did",
     response_model=Receipt,
-    responses={
-        **describe_problems(
-            MalformedJson, RequestTimeout, Invalid, BodyTooLarge, UnsupportedMediaType, StoreUnavailable
-        )
-    },
+    responses={**describe_problems(*BODY_PROBLEMS, StoreUnavailable, Overloaded)},
     openapi_extra={
         **needs("events"),
         **describe_body(EventsRequest.__name__, EventRequest.__name__),
@@ -62,7 +51,8 @@ async def post_events(request: Request) -> Response:
         now_ms=now_ms(),
         on_rejected=lambda event_type: service.metrics.event_handled(event_type=event_type, result="rejected"),
     )
-    appended = await service.store.append(list(intake.events.values()))
+    with service.append_breaker.guard():
+        appended = await service.store.append(list(intake.events.values()))
     _count(service, intake, appended, at_ms=now_ms())
     return write(_receipt(intake, appended, request.scope["state"]["stopwatch"]))
 

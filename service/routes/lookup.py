@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from model.contract.vocabulary import is_valid_id
 from service.answers import ExportedEvent, HistoryExport, ItemDescription, ModelDescription
-from service.errors import Fault, Invalid, NotFound, StoreUnavailable
+from service.errors import Fault, Invalid, NotFound, Overloaded, StoreUnavailable
 from service.gate import GuardedRoute, needs
 from service.routes.exchange import describe_problems, refuse_query, write
 from service.wiring import get_service
@@ -32,7 +32,7 @@ PathId = Annotated[str, Path(description="percent-encoded, `/` included")]
     "/users/{user_id:text}/history",
     summary="Export the remembered history of a user",
     response_model=HistoryExport,
-    responses={**describe_problems(Invalid, StoreUnavailable)},
+    responses={**describe_problems(Invalid, StoreUnavailable, Overloaded)},
     openapi_extra=needs("admin"),
 )
 async def get_history(request: Request, user_id: PathId) -> Response:
@@ -53,7 +53,7 @@ async def get_history(request: Request, user_id: PathId) -> Response:
     "/items/{item_id:text}",
     summary="Describe an item",
     response_model=ItemDescription,
-    responses={**describe_problems(NotFound, Invalid)},
+    responses={**describe_problems(NotFound, Invalid, Overloaded)},
     openapi_extra=needs("recommend"),
 )
 async def get_item(request: Request, item_id: PathId) -> Response:
@@ -69,7 +69,7 @@ async def get_item(request: Request, item_id: PathId) -> Response:
     "/model",
     summary="Describe the model in use",
     response_model=ModelDescription,
-    responses={**describe_problems(Invalid)},
+    responses={**describe_problems(Invalid, Overloaded)},
     openapi_extra=needs("recommend"),
 )
 async def get_model(request: Request) -> Response:

@@ -6,16 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.answers import Recommendation
-from service.body import RECOMMEND_MAX_BYTES, read_object
+from service.body import BODY_PROBLEMS, RECOMMEND_MAX_BYTES, read_object
 from service.departure import cancel_on_departure
-from service.errors import (
-    BodyTooLarge,
-    HistoryBehind,
-    Invalid,
-    MalformedJson,
-    RequestTimeout,
-    UnsupportedMediaType,
-)
+from service.errors import HistoryBehind, Invalid, Overloaded
 from service.faults import list_faults
 from service.gate import GuardedRoute, needs
 from service.routes.exchange import describe_body, describe_problems, refuse_query, write
@@ -29,9 +22,7 @@ router = APIRouter(route_class=GuardedRoute)
     "/recommend",
     summary="Rank the items that should come next",
     response_model=Recommendation,
-    responses={
-        **describe_problems(MalformedJson, RequestTimeout, Invalid, BodyTooLarge, UnsupportedMediaType, HistoryBehind)
-    },
+    responses={**describe_problems(*BODY_PROBLEMS, HistoryBehind, Overloaded)},
     openapi_extra={**needs("recommend"), **describe_body(RecommendRequest.__name__)},
 )
 async def recommend(request: Request) -> Response:
