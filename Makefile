@@ -18,7 +18,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test check check-protocol bench-training test-service dashboard preview format clean
+.PHONY: help demo test fuzz check check-security check-protocol bench-training test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -30,14 +30,23 @@ demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=80
 test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite, integration against a real Valkey included
 	$(BIN)/pytest
 
+fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the suite does: 3,000 cases, 10,000 bodies
+	FUZZ_TIMES=10 $(BIN)/pytest --timeout 1800 tests/serving/http/test_generated_input.py
+
 test-service: .venv-service/.ready ## Run the service's tests in an environment without torch
 	.venv-service/bin/pytest tests/contract tests/serving
 
-check: $(VENV)/.run $(VENV)/.dev ## Lint, types, import contracts
+check: $(VENV)/.run $(VENV)/.dev ## Lint, types, import contracts, version floors
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m deploy.floors
+
+# Strict: what the source of advisories does not know is a failure, and so is a source that cannot be reached.
+check-security: .venv-security/.ready ## Ask PyPI's advisories about every pinned version; fails where it cannot
+	.venv-security/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off -r constraints.txt \
+	|| { echo "check-security: a version has a known hole, or could not be checked (see above)"; exit 1; }
 
 dashboard: $(VENV)/.run $(VENV)/.dev ## Write the Grafana dashboard's JSON anew from deploy/grafana
 	$(BIN)/python -m deploy.grafana.dashboard
@@ -56,7 +65,7 @@ format: $(VENV)/.dev ## Format and apply safe fixes
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove environments, caches and artifacts
-	rm -rf $(VENV) .venv-service .cache artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-service .venv-security .cache artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # Another TORCH than last time takes the old build away first: to pip both are 2.13.0.
 $(VENV)/.torch-$(TORCH):
@@ -74,6 +83,11 @@ $(VENV)/.run: pyproject.toml constraints.txt $(VENV)/.torch-$(TORCH)
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.run
 	@$(PIP) install -c constraints.txt -e '.[service,training,test,deploy,check]'
+	@touch $@
+
+.venv-security/.ready:
+	@$(PYTHON) -m venv .venv-security
+	@$(PIP:$(BIN)%=.venv-security/bin%) install pip-audit==2.10.1
 	@touch $@
 
 # An environment for each trainer that ours is compared with: their pins are not ours.

@@ -41,14 +41,16 @@ def main() -> int:
     parser.add_argument("--url", default="http://127.0.0.1:8000", help="where the service is (default %(default)s)")
     parser.add_argument("--data", type=Path, required=True, help="folder of MovieLens-100K, as `fetch` makes it")
     parser.add_argument("--rate", type=_read_rate, default=5.0, help="requests a second, at most 100 (default 5)")
+    parser.add_argument("--key-file", type=Path, help="file with the key to the service, for recommend, events, admin")
     arguments = parser.parse_args()
-    return end_in_order(functools.partial(run, arguments.url, arguments.data, rate=arguments.rate))
+    return end_in_order(functools.partial(run, arguments.url, arguments.data, arguments.rate, arguments.key_file))
 
 
-def run(url: str, data: Path, *, rate: float) -> None:
+def run(url: str, data: Path, rate: float, key_file: Path | None) -> None:
     """Send the past, then step by step the present, `rate` steps a second, whatever fails."""
     ratings = read_ratings(data / LOG)
-    with httpx.Client(base_url=url, timeout=10) as client:
+    headers = {"Authorization": f"Bearer {_read_key(key_file)}"} if key_file else {}
+    with httpx.Client(base_url=url, timeout=10, headers=headers) as client:
         _send_past(client, ratings)
         console.print(f"{len(ratings)} users, {rate:g} requests a second to {url}, until stopped")
         traffic = Traffic(client, ratings)
@@ -132,6 +134,13 @@ def _send_past(client: httpx.Client, ratings: Mapping[str, Sequence[Rating]]) ->
     missing = [past for past in pasts if count_stored(client, past[0].user) < len(past)]
     sent = sum(send_histories(client, missing))
     console.print(f"{sent} events of the past were sent" if sent else "The store holds the past of every user")
+
+
+def _read_key(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DemoFailed(f"{file} cannot be read as a key") from error
 
 
 def _read_rate(text: str) -> float:

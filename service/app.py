@@ -17,6 +17,7 @@ from service.connection import connect
 from service.engine_thread import EngineThread
 from service.envelope import Envelope
 from service.errors import StartFailed
+from service.gate import Gate
 from service.health import Health
 from service.history import HistoryStore
 from service.live_model import LiveModel, load_model
@@ -46,6 +47,8 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
         version=version("nextitem"),
         description="Next-item recommendations, online",
         redirect_slashes=False,  # paths are exact
+        docs_url="/docs" if settings.docs or settings.is_local else None,
+        openapi_url="/openapi.json" if settings.docs or settings.is_local else None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         lifespan=_run,
@@ -85,7 +88,17 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
     )
     health = Health(store=store, recommender=recommender)
     store_watch = StoreWatch(store=store, metrics=metrics)
-    app.state.service = Service(settings, model, metrics, store, Breaker("append"), recommender, health, store_watch)
+    app.state.service = Service(
+        settings,
+        model,
+        metrics,
+        store,
+        Breaker("append"),
+        recommender,
+        health,
+        store_watch,
+        Gate(settings.keys_file),
+    )
     app.add_middleware(
         Admission,
         metrics=metrics,

@@ -3,12 +3,15 @@
 from typing import Any
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from service.errors import BodyTooLarge, Fault, Invalid, MalformedJson, UnsupportedMediaType
+from service.errors import BodyTooLarge, Fault, Invalid, MalformedJson, RequestTimeout, UnsupportedMediaType
+from service.wire import REFUSAL
 
 EVENTS_MAX_BYTES = 256 * 1024
 RECOMMEND_MAX_BYTES = 1024 * 1024
+BODY_PROBLEMS = (MalformedJson, RequestTimeout, Invalid, BodyTooLarge, UnsupportedMediaType)
+"""What a route that reads a body may answer."""
 
 
 async def read_object(request: Request, *, max_bytes: int) -> dict[str, Any]:
@@ -39,10 +42,17 @@ async def _read(request: Request, max_bytes: int) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > max_bytes:
         raise BodyTooLarge  # before reading anything
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
+    chunks, size, more = [], 0, True
+    while more:
+        # Not request.stream(): it would swallow the empty message that tells of a refusal.
+        message = await request.receive()
+        if REFUSAL in request.scope["state"]:
+            raise request.scope["state"][REFUSAL]
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
         if size > max_bytes:
             raise BodyTooLarge
-        chunks.append(chunk)
+        more = message.get("more_body", False)
     return b"".join(chunks)

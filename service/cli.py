@@ -8,14 +8,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from service.connection import connect
 from service.embedded import EmbeddedStore
-from service.errors import StartFailed
+from service.errors import KeysUnusable, StartFailed
+from service.key_commands import manage_keys
+from service.key_file import read_keys
 from service.logs import configure_logs
 from service.server import bind, prepare_many, prepare_one
 from service.settings import PREFIX, Settings, describe_faults
@@ -25,6 +27,9 @@ PROGRAM = "nextitem-serve"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or Ctrl-C: status 0. 1 when it cannot start or lost its store, 2 when called wrongly."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["keys"]:
+        return manage_keys(arguments[1:])
     given = vars(make_parser().parse_args(arguments))
     try:
         settings = Settings(**given)
@@ -45,15 +50,17 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Serve next-item recommendations from a bundle.",
-        epilog=f"Each option is an environment variable, too: {PREFIX} and its name in capitals, as {PREFIX}REDIS_URL.",
+        epilog=f"Each option is an environment variable, too: {PREFIX} and its name in capitals, as {PREFIX}REDIS_URL. "
+        f"`{PROGRAM} keys --help` tells how to make keys.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('nextitem')}")
     for name, field in Settings.model_fields.items():
+        takes: dict[str, Any] = {"action": "store_true"} if field.annotation is bool else {"metavar": name.upper()}
         parser.add_argument(
             f"--{name.replace('_', '-')}",
+            **takes,
             default=argparse.SUPPRESS,  # then the environment counts
-            metavar=name.upper(),
             help=f"{field.description} ({describe_default(field)})".replace("%", "%%"),
         )
     return parser
@@ -64,6 +71,8 @@ def describe_default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+    if isinstance(default, bool):
+        return f"default: {'on' if default else 'off'}"
     return "default: none" if default is None else f"default: {default}"
 
 
@@ -72,6 +81,11 @@ def serve(settings: Settings) -> int:
     if settings.redis_url is not None:
         # Opens nothing, but refuses here what would fail in every worker.
         connect(settings.redis_url, password_file=settings.redis_password_file)
+    if settings.keys_file is not None:
+        try:
+            read_keys(settings.keys_file)  # likewise
+        except KeysUnusable as error:
+            raise StartFailed(f"the keys cannot be used: {error}") from error
     with contextlib.closing(bind(settings.host, settings.port)) as listener:
         run = prepare_one(settings) if settings.workers == 1 else prepare_many(settings)
         with _run_store(settings) as redis_url:

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -63,6 +64,9 @@ def _open_session(
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads would take the cores
+    # Loaded from memory, a graph could still name files with its weights, which nobody verified, and from the working
+    # directory. Nothing lies in a folder that is none.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     options.log_severity_level = 3  # its warnings say nothing that an operator could act on
     wanted = [CPU]
     if provider != "cpu":

@@ -3,7 +3,6 @@
 import logging
 
 import uuid_utils
-from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -12,9 +11,17 @@ from service.health import Health
 from service.metrics import UNMATCHED, Metrics
 from service.problems import answer_problem
 from service.stopwatch import Stopwatch
+from service.wire import REFUSAL
 
 CLIENT_LEFT = 499
 """Recorded where no answer could be given."""
+
+_HEADERS = (
+    (b"cache-control", b"no-store"),  # what one client is told is not for the next
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"frame-ancestors 'none'"),
+)
+"""What every answer carries. There is no CORS: pages of other origins may not read answers."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +48,15 @@ class Envelope:
             nonlocal code
             if message["type"] == "http.response.start":
                 code = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
+                headers = [*message.get("headers", ()), *_HEADERS, (b"x-request-id", request_id.encode())]
                 if self._health.draining:  # or the client's next request would meet a connection that is being closed
-                    headers["Connection"] = "close"
+                    headers.append((b"connection", b"close"))
+                message["headers"] = headers
             await send(message)
 
         try:
-            await self._app(scope, receive, send_with_id)
+            refusal = scope["state"].get(REFUSAL)
+            await (self._app if refusal is None else answer_problem(refusal, scope))(scope, receive, send_with_id)
         except ClientDisconnect:
             code = code or CLIENT_LEFT
         except Exception:  # whatever it is: a client gets an answer even to a bug, and the log the rest

@@ -4,16 +4,22 @@
 ServiceError
 ├── Problem                      status  slug                     (urn:nextitem:problem:<slug>)
 │   ├── BadRequest
+│   │   ├── MalformedRequest     400     malformed-request        the connection is closed, as after the next two
+│   │   ├── RequestTimeout       408     request-timeout
+│   │   ├── HeadTooLarge         431     head-too-large
 │   │   ├── MalformedJson        400     malformed-json
 │   │   ├── Invalid              422     validation               with up to 10 faults
 │   │   ├── BodyTooLarge         413     body-too-large
 │   │   ├── UnsupportedMediaType 415     unsupported-media-type
+│   │   ├── Unauthorized         401     unauthorized             with WWW-Authenticate
+│   │   ├── Forbidden            403     forbidden
 │   │   ├── NotFound             404     not-found
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
 │   ├── Overloaded               503     overloaded               with Retry-After
 │   └── Internal                 500     internal                 a bug of ours
+├── KeysUnusable                 the file of keys cannot be read or changed: one sentence for whoever runs the service
 ├── EngineUnavailable            never leaves the recommender: its ladder answers instead
 └── StartFailed                  the process cannot start: one clear sentence for the log
 ```
@@ -47,6 +53,33 @@ class Problem(ServiceError):
 
 class BadRequest(Problem):
     """The request is at fault: sent again unchanged, it fails again."""
+
+
+class MalformedRequest(BadRequest):
+    """What arrived is not HTTP as RFC 9112 has it, or a form of it that proxies understand differently."""
+
+    status = 400
+    slug = "malformed-request"
+    title = "The request is not HTTP"
+    default_detail = "Send HTTP/1.1 as RFC 9112 has it, with one Host header and a path."
+
+
+class RequestTimeout(BadRequest):
+    """The request did not arrive in time."""
+
+    status = 408
+    slug = "request-timeout"
+    title = "The request took too long to arrive"
+    default_detail = "Send head and body within 10 seconds each."
+
+
+class HeadTooLarge(BadRequest):
+    """The head passes its cap, in bytes or in headers."""
+
+    status = 431
+    slug = "head-too-large"
+    title = "The head is too large"
+    default_detail = "Send at most 32 KiB of head and 100 headers."
 
 
 class MalformedJson(BadRequest):
@@ -96,6 +129,24 @@ class UnsupportedMediaType(BadRequest):
     slug = "unsupported-media-type"
     title = "The media type is not supported"
     default_detail = "Send application/json in UTF-8 without Content-Encoding."
+
+
+class Unauthorized(BadRequest):
+    """No key, or none that is known."""
+
+    status = 401
+    slug = "unauthorized"
+    title = "A key is needed"
+    default_detail = "Send a valid key as Authorization: Bearer nk_<id>_<secret>."
+
+
+class Forbidden(BadRequest):
+    """The key is known, and not for this."""
+
+    status = 403
+    slug = "forbidden"
+    title = "The key does not allow this"
+    default_detail = "This route needs a key with another scope."
 
 
 class NotFound(BadRequest):
@@ -163,6 +214,10 @@ class Internal(Problem):
     slug = "internal"
     title = "Internal error"
     default_detail = "The service failed. Its log tells more about this request id."
+
+
+class KeysUnusable(ServiceError):
+    """The file of keys cannot be read or changed. The message says which and why, never what is in it."""
 
 
 class EngineUnavailable(ServiceError):

@@ -1,4 +1,4 @@
-"""OpenAPI of what the routes read themselves: FastAPI sees the answers, the requests are added here."""
+"""OpenAPI of what the routes read themselves: FastAPI sees the answers, the requests and the keys are added here."""
 
 from typing import Any
 
@@ -8,6 +8,9 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from service.answers import ProblemDescription
+from service.errors import Forbidden, Unauthorized
+from service.gate import SCHEME
+from service.routes.exchange import describe_problems
 from service.schemas import EventRequest, EventsRequest, RecommendRequest
 
 _REFERENCE = "#/components/schemas/{model}"
@@ -31,4 +34,12 @@ def _describe(app: FastAPI) -> dict[str, Any]:
     problem = TypeAdapter(ProblemDescription).json_schema(ref_template=_REFERENCE)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas |= definitions["$defs"] | problem.pop("$defs") | {ProblemDescription.__name__: problem}
+    document["components"]["securitySchemes"] = {
+        SCHEME: {"type": "http", "scheme": "bearer", "bearerFormat": "nk_<id>_<secret>"}
+    }
+    refusals = {str(status): refusal for status, refusal in describe_problems(Unauthorized, Forbidden).items()}
+    for path in document["paths"].values():
+        for operation in path.values():
+            if operation["security"]:
+                operation["responses"] |= refusals
     return document

@@ -11,7 +11,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from service.errors import Internal, Invalid, MethodNotAllowed, NotFound, Overloaded, Problem, StoreUnavailable
+from service.errors import (
+    Internal,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    Overloaded,
+    Problem,
+    StoreUnavailable,
+    Unauthorized,
+)
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -29,6 +38,8 @@ def answer_problem(problem: Problem, scope: Scope) -> Response:
     match problem:
         case Invalid():
             body["errors"] = [asdict(fault) for fault in problem.faults]
+        case Unauthorized():
+            headers["WWW-Authenticate"] = "Bearer"
         case MethodNotAllowed():
             headers["Allow"] = ", ".join(problem.allowed)
         case StoreUnavailable() | Overloaded():

@@ -26,6 +26,7 @@ from service.errors import StartFailed
 from service.leash import tie_to_parent
 from service.metrics_folder import METRICS_FOLDER, bury_dead, make_metrics_folder
 from service.settings import Settings
+from service.wire import LimitedProtocol
 
 if TYPE_CHECKING:  # to import it is to import FastAPI and prometheus_client, which must find their environment first
     from fastapi import FastAPI
@@ -248,7 +249,8 @@ def _configure(settings: Settings, app: "FastAPI | str") -> uvicorn.Config:
         factory=isinstance(app, str),
         workers=settings.workers,
         loop="uvloop",
-        http="httptools",
+        http=LimitedProtocol,
+        proxy_headers=False,  # who the client is matters to nobody here
         ws="none",
         lifespan="on",
         log_config=None,  # logs.py
@@ -274,7 +276,10 @@ def _announce(settings: Settings, listener: socket.socket, words: str) -> Callab
     url, store = f"http://{host}:{port}", settings.describe_store()
 
     def announce() -> None:
-        _log.info("Serving %s at %s, store %s, workers: %d", words, url, store, settings.workers)
+        if settings.keys_file is None and not settings.is_local:
+            _log.warning("Without keys whoever reaches this address may read and write everything (--allow-anonymous)")
+        keys = settings.describe_keys()
+        _log.info("Serving %s at %s, store %s, workers: %d, keys: %s", words, url, store, settings.workers, keys)
 
     return announce
 

@@ -1,5 +1,6 @@
 """Every setting of the service, defined once: the environment, the command line and --help are made of these."""
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -36,6 +37,14 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    keys_file: Path | None = Field(
+        default=None,
+        description="file of the keys that let clients in, made by `nextitem-serve keys`; read anew when it changes",
+    )
+    allow_anonymous: bool = Field(
+        default=False, description="listen on other addresses than this machine's own without any keys"
+    )
+    docs: bool = Field(default=False, description="serve /docs and /openapi.json on other addresses, too")
     workers: int = Field(default=1, ge=1, le=256, description="processes that answer; each holds the model once")
     provider: Literal["auto", "cuda", "cpu"] = Field(
         default="auto",
@@ -110,6 +119,25 @@ class Settings(BaseSettings):
                 raise ValueError("with redis_password_file, redis_url names no more than the user: redis://user@host")
         return self
 
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if self.keys_file is not None and self.allow_anonymous:
+            raise ValueError("keys_file and allow_anonymous contradict each other: give one of them")
+        if self.keys_file is None and not self.allow_anonymous and not self.is_local:
+            raise ValueError(
+                "without keys it listens on 127.0.0.1 only. For other addresses make keys by nextitem-serve keys create"
+                " and give --keys-file, or let everybody in by --allow-anonymous"
+            )
+        return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the address. A name other than localhost may lead anywhere."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
     @property
     def queue_room(self) -> int:
         """What max_queue comes to."""
@@ -132,6 +160,12 @@ class Settings(BaseSettings):
             f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, tuple) else str(value)
             for name, value in values.items()
         }
+
+    def describe_keys(self) -> str:
+        """Who is let in, in words fit for a log."""
+        if self.keys_file is not None:
+            return str(self.keys_file)
+        return "none, for this machine only" if self.is_local else "none, open to everybody"
 
     def describe_store(self) -> str:
         """The store in words fit for a log: no user, no password."""

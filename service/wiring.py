@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from service.breaker import Breaker
+from service.gate import Gate
 from service.health import Health
 from service.history import HistoryStore
 from service.live_model import LiveModel
@@ -26,6 +27,7 @@ class Service:
     recommender: Recommender
     health: Health
     store_watch: StoreWatch
+    gate: Gate
 
 
 def get_service(request: Request) -> Service:

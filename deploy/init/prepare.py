@@ -1,14 +1,17 @@
-"""Prepares the volumes of docker-compose.yml before anything else starts: passwords, the store's users, owners.
+"""Prepares the volumes of docker-compose.yml before anything else starts: passwords, keys, the store's users, owners.
 
-Runs as root with no capability but CHOWN, at every start: a password that exists is kept. Standard library only.
+Runs as root with no capability but CHOWN, at every start: a secret that exists is kept. Standard library only.
 """
 
 import argparse
 import hashlib
+import json
 import os
+import re
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 SECRETS = "secrets"
@@ -18,8 +21,20 @@ GRAFANA_PASSWORD = Path("grafana/admin-password")
 PASSWORDS = (SERVICE_PASSWORD, OPERATOR_PASSWORD, GRAFANA_PASSWORD)
 USERS = Path("valkey/users.acl")
 
-IDS = {"service": 10001, "valkey": 999, "prometheus": 65534, "grafana": 472}
-"""The user and group of each in docker-compose.yml; all but the first are those of the public images."""
+CLIENT_KEY = Path("client/key")
+KEYS = {
+    CLIENT_KEY: ["recommend", "events", "admin", "metrics"],
+    Path("traffic/key"): ["recommend", "events", "admin"],
+    Path("prometheus/key"): ["metrics"],
+}
+"""The service's keys and what each opens; the first is for the person who runs the stack."""
+KEYS_FILE = Path("service/keys.json")
+"""Their digests, as service/key_file.py has them, and the keys that somebody added."""
+_KEY = re.compile(r"nk_([0-9a-z]{1,32})_([A-Za-z0-9_-]{43,128})")
+_OURS = "init: "
+
+IDS = {"service": 10001, "traffic": 10002, "valkey": 999, "prometheus": 65534, "grafana": 472}
+"""The user and group of each in docker-compose.yml; all but the first two are those of the public images."""
 
 OWNERS = {"bundles": "service", "runs": "service", "valkey": "valkey", "prometheus": "prometheus", "grafana": "grafana"}
 """Which data volume is whose."""
@@ -28,20 +43,23 @@ Chown = Callable[[Path, int, int], None]
 
 
 def prepare(volumes: Path, users_template: str, chown: Chown = os.chown) -> list[str]:
-    """Make what is missing in the volumes, which are the folders of `volumes`; the names of the passwords made now.
+    """Make what is missing in the volumes, which are the folders of `volumes`; the names of the secrets made now.
 
-    Raises ValueError when a password that is there already is none.
+    Raises ValueError when one that is there already is none.
     """
     made = []
-    for name in PASSWORDS:
+    for name in (*PASSWORDS, *KEYS):
         file = volumes / SECRETS / name
         if not file.exists():
-            _write_secret(file, secrets.token_urlsafe(32), chown)
+            word = secrets.token_urlsafe(32)
+            _write_secret(file, f"nk_{secrets.token_hex(6)}_{word}" if name in KEYS else word, chown)
             made.append(str(name))
     service, operator, _ = (_read_password(volumes / SECRETS / name) for name in PASSWORDS)
     users = render_users(users_template, service_password=service, operator_password=operator)
-    if not (volumes / SECRETS / USERS).exists() or (volumes / SECRETS / USERS).read_text() != users:
-        _write_secret(volumes / SECRETS / USERS, users, chown)
+    keys = render_keys(volumes / SECRETS / KEYS_FILE, {name: _read_password(volumes / SECRETS / name) for name in KEYS})
+    for file, content in ((volumes / SECRETS / USERS, users), (volumes / SECRETS / KEYS_FILE, keys)):
+        if not file.exists() or file.read_text(encoding="utf-8") != content:
+            _write_secret(file, content, chown)
     for volume, owner in OWNERS.items():
         folder, number = volumes / volume, IDS[owner]
         if (folder.stat().st_uid, folder.stat().st_gid) != (number, number):
@@ -56,21 +74,42 @@ def render_users(template: str, **passwords: str) -> str:
     return "\n".join(lines).format(**digests) + "\n"
 
 
+def render_keys(file: Path, keys: Mapping[Path, str]) -> str:
+    """The service's file of keys: those of the stack, and whatever else the file holds. Raises ValueError."""
+    try:
+        old = json.loads(file.read_text(encoding="utf-8"))["keys"] if file.exists() else []
+        entries = [entry for entry in old if not entry["note"].startswith(_OURS)]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{file} is no file of keys; remove it, and init makes one") from error
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    for name, key in keys.items():
+        found = _KEY.fullmatch(key)
+        if found is None:
+            raise ValueError(f"{name} must hold a key, nk_ID_SECRET; remove it, and init makes one")
+        digest = hashlib.sha256(found[2].encode()).hexdigest()
+        created = next((entry["created"] for entry in old if entry["sha256"] == digest), now)
+        note = f"{_OURS}{name.parent}"
+        entries.append({"id": found[1], "sha256": digest, "scopes": KEYS[name], "created": created, "note": note})
+    return json.dumps({"format": 1, "keys": entries}, indent=1) + "\n"
+
+
 def _read_password(file: Path) -> str:
     """As those who use it read it: without the end of line that `echo` and editors leave."""
     password = file.read_text(encoding="utf-8").rstrip("\r\n")
     if not password or "\n" in password:
-        raise ValueError(f"{file} must hold one line, the password; remove it, and init makes one")
+        raise ValueError(f"{file} must hold one line, the secret; remove it, and init makes one")
     return password
 
 
 def _write_secret(file: Path, content: str, chown: Chown) -> None:
     """Write a file whole, readable by the group of the service that its folder is named after, and by nobody else.
 
+    A folder that is named after none is root's.
+
     It stays root's: who reads it cannot change it. Modes come before groups, since root without FOWNER and
     DAC_OVERRIDE may only touch what is its own.
     """
-    folder, group = file.parent, IDS[file.parent.name]
+    folder, group = file.parent, IDS.get(file.parent.name, 0)
     folder.mkdir(mode=0o750, exist_ok=True)
     if folder.stat().st_gid != group:
         folder.chmod(0o750)
@@ -97,7 +136,9 @@ def main() -> None:
     except ValueError as error:
         parser.exit(1, f"{error}\n")
     report = [
-        *(f"{'made' if str(name) in made else 'kept'}  {SECRETS} volume: {name}" for name in PASSWORDS),
+        *(f"{'made' if str(name) in made else 'kept'}  {SECRETS} volume: {name}" for name in (*PASSWORDS, *KEYS)),
+        "Your key to the service:",
+        f"  docker compose run --rm --no-deps --entrypoint cat init {arguments.volumes / SECRETS / CLIENT_KEY}",
         "Grafana's user is admin; its password:",
         f"  docker compose run --rm --no-deps --entrypoint cat init {arguments.volumes / SECRETS / GRAFANA_PASSWORD}",
     ]

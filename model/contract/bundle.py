@@ -13,15 +13,19 @@ A version appears whole or not at all: it is written aside, synced and renamed. 
 verified before anything parses them; nothing is mapped into memory, so a file changed later changes nothing.
 """
 
+import errno
 import hashlib
 import io
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +50,10 @@ COUNTS = "counts.npy"
 GOLDEN = "golden.json"
 METADATA = "metadata.jsonl"
 CURRENT = "current"
+
+MANIFEST_MAX_BYTES = 1024 * 1024
+FILE_MAX_BYTES = 2 * 1024**3
+"""What a graph in one file can have: Protocol Buffers end there."""
 
 ARRAY_FAULTS = (ArithmeticError, MemoryError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
 """What numpy raises for files that are no arrays: it parses their header as a Python literal and believes the shape."""
@@ -141,7 +149,7 @@ def locate_bundle(path: Path) -> Path:
 def read_bundle(path: Path) -> Bundle:
     """Read and verify a bundle, given its folder or one with `current`. Raises BundleError naming file and fault."""
     folder = locate_bundle(path)
-    manifest_text = _read(folder, MANIFEST)
+    manifest_text = _read_manifest(folder)
     manifest = Manifest.from_bytes(manifest_text)
     for name in _REQUIRED:
         if name not in manifest.files:
@@ -178,19 +186,44 @@ def encode_metadata(vocabulary: Vocabulary, metadata: Mapping[str, Mapping[str, 
     return ("\n".join(lines) + "\n").encode()
 
 
-def _read(folder: Path, name: str) -> bytes:
+def _read_manifest(folder: Path) -> bytes:
+    with _open(folder, MANIFEST) as source:
+        content = source.read(MANIFEST_MAX_BYTES + 1)
+    if len(content) > MANIFEST_MAX_BYTES:
+        raise BundleFormat(f"{folder}: {MANIFEST} is larger than {MANIFEST_MAX_BYTES} bytes")
+    return content
+
+
+@contextmanager
+def _open(folder: Path, name: str) -> Iterator[BinaryIO]:
+    """A file of the bundle's own: what a link leads to may be any file of this machine, or change behind our back."""
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is opened at once, to be refused
     try:
-        return (folder / name).read_bytes()
+        source = open(folder / name, "rb", opener=lambda path, asked: os.open(path, asked | flags))  # noqa: SIM115 - closed below
     except FileNotFoundError as error:
         raise BundleMissing(f"{folder}: {name} is missing") from error
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise BundleFormat(f"{folder}: {name} is a link: a bundle holds its files itself") from error
         raise BundleError(f"{folder}: {name} cannot be read ({error.strerror})") from error
+    with source:
+        state = os.fstat(source.fileno())
+        if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1:
+            raise BundleFormat(f"{folder}: {name} is a link or no file: a bundle holds its files itself")
+        try:
+            yield source
+        except OSError as error:
+            raise BundleError(f"{folder}: {name} cannot be read ({error.strerror})") from error
 
 
 def _read_verified(folder: Path, name: str, file: File) -> bytes:
-    content = _read(folder, name)
-    if len(content) != file.bytes:
-        raise BundleCorrupt(f"{folder}: {name} has {len(content)} bytes, the manifest says {file.bytes}")
+    with _open(folder, name) as source:
+        size = os.fstat(source.fileno()).st_size
+        if size != file.bytes:
+            raise BundleCorrupt(f"{folder}: {name} has {size} bytes, the manifest says {file.bytes}")
+        if size > FILE_MAX_BYTES:
+            raise BundleFormat(f"{folder}: {name} is larger than {FILE_MAX_BYTES} bytes")
+        content = source.read(size)
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise BundleCorrupt(f"{folder}: the digest of {name} is not the one in the manifest")
     return content

@@ -1,25 +1,34 @@
 """Files and folders that a crash leaves whole: written aside, synced, renamed."""
 
 import os
+import stat
+from functools import partial
 from pathlib import Path
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file: a reader sees the old content or the new one, a crash leaves either."""
+def write_whole(path: Path, content: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
+    """Replace a file: a reader sees the old content or the new one, a crash leaves either.
+
+    With `mode` exactly so, from its first byte on; with `owner`, a user and a group, theirs.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        write_synced(aside, content)
+        write_synced(aside, content, mode=mode, owner=owner)
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
-def write_synced(path: Path, content: bytes) -> None:
+def write_synced(path: Path, content: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
     """Write a file and have it on disk before returning."""
-    with path.open("wb") as file:
+    with open(path, "wb", opener=partial(os.open, mode=0o666 if mode is None else stat.S_IRUSR)) as file:
         file.write(content)
         file.flush()
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        if owner not in (None, (os.geteuid(), os.getegid())):
+            os.fchown(file.fileno(), *owner)
         os.fsync(file.fileno())
 
 

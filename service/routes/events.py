@@ -5,8 +5,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.answers import Receipt, Rejection
-from service.body import EVENTS_MAX_BYTES, read_object
-from service.errors import BodyTooLarge, Invalid, MalformedJson, Overloaded, StoreUnavailable, UnsupportedMediaType
+from service.body import BODY_PROBLEMS, EVENTS_MAX_BYTES, read_object
+from service.errors import Overloaded, StoreUnavailable
+from service.gate import GuardedRoute, needs
 from service.history import Appended, Outcome
 from service.intake import Intake, take_in
 from service.routes.exchange import describe_body, describe_problems, read_flag, write
@@ -17,17 +18,16 @@ from service.wiring import Service, get_service
 
 STRICT = "strict"
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 
 
 @router.post(
     "/events",
     summary="Store what users did",
     response_model=Receipt,
-    responses={
-        **describe_problems(MalformedJson, Invalid, BodyTooLarge, UnsupportedMediaType, StoreUnavailable, Overloaded)
-    },
+    responses={**describe_problems(*BODY_PROBLEMS, StoreUnavailable, Overloaded)},
     openapi_extra={
+        **needs("events"),
         **describe_body(EventsRequest.__name__, EventRequest.__name__),
         "parameters": [
             {

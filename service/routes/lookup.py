@@ -3,25 +3,37 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
 from model.contract.vocabulary import is_valid_id
 from service.answers import ExportedEvent, HistoryExport, ItemDescription, ModelDescription
 from service.errors import Fault, Invalid, NotFound, Overloaded, StoreUnavailable
+from service.gate import GuardedRoute, needs
 from service.routes.exchange import describe_problems, refuse_query, write
 from service.wiring import get_service
 
-router = APIRouter()
+
+class TextConvertor(PathConvertor):
+    """Any text, `/` and line ends included: what is no id is to be told so by the route, not to miss it."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", TextConvertor())
+
+router = APIRouter(route_class=GuardedRoute)
 
 PathId = Annotated[str, Path(description="percent-encoded, `/` included")]
 
 
 @router.get(
-    "/users/{user_id:path}/history",
+    "/users/{user_id:text}/history",
     summary="Export the remembered history of a user",
     response_model=HistoryExport,
     responses={**describe_problems(Invalid, StoreUnavailable, Overloaded)},
+    openapi_extra=needs("admin"),
 )
 async def get_history(request: Request, user_id: PathId) -> Response:
     """Every remembered event, oldest first; none for a user who was never heard of."""
@@ -38,10 +50,11 @@ async def get_history(request: Request, user_id: PathId) -> Response:
 
 
 @router.get(
-    "/items/{item_id:path}",
+    "/items/{item_id:text}",
     summary="Describe an item",
     response_model=ItemDescription,
     responses={**describe_problems(NotFound, Invalid, Overloaded)},
+    openapi_extra=needs("recommend"),
 )
 async def get_item(request: Request, item_id: PathId) -> Response:
     """What the bundle knows of an item."""
@@ -57,6 +70,7 @@ async def get_item(request: Request, item_id: PathId) -> Response:
     summary="Describe the model in use",
     response_model=ModelDescription,
     responses={**describe_problems(Invalid, Overloaded)},
+    openapi_extra=needs("recommend"),
 )
 async def get_model(request: Request) -> Response:
     """Name, version, age, measured quality, and the provider that really runs it."""

@@ -6,25 +6,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.answers import Recommendation
-from service.body import RECOMMEND_MAX_BYTES, read_object
+from service.body import BODY_PROBLEMS, RECOMMEND_MAX_BYTES, read_object
 from service.departure import cancel_on_departure
-from service.errors import BodyTooLarge, HistoryBehind, Invalid, MalformedJson, Overloaded, UnsupportedMediaType
+from service.errors import HistoryBehind, Invalid, Overloaded
 from service.faults import list_faults
+from service.gate import GuardedRoute, needs
 from service.routes.exchange import describe_body, describe_problems, refuse_query, write
 from service.schemas import RecommendRequest
 from service.wiring import get_service
 
-router = APIRouter()
+router = APIRouter(route_class=GuardedRoute)
 
 
 @router.post(
     "/recommend",
     summary="Rank the items that should come next",
     response_model=Recommendation,
-    responses={
-        **describe_problems(MalformedJson, Invalid, BodyTooLarge, UnsupportedMediaType, HistoryBehind, Overloaded)
-    },
-    openapi_extra=describe_body(RecommendRequest.__name__),
+    responses={**describe_problems(*BODY_PROBLEMS, HistoryBehind, Overloaded)},
+    openapi_extra={**needs("recommend"), **describe_body(RecommendRequest.__name__)},
 )
 async def recommend(request: Request) -> Response:
     """Answer from the stored history, from the items given, or both; with popular items when neither helps."""

@@ -8,6 +8,20 @@ import pytest
 
 import model.contract
 
+ROOMS = Path(model.contract.__file__).parents[2]
+SERVED = [*sorted((ROOMS / "service").rglob("*.py")), *sorted((ROOMS / "model" / "contract").rglob("*.py"))]
+RUNS_WHAT_IT_READS = {
+    "pickle",
+    "_pickle",
+    "marshal",
+    "shelve",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "torch",
+    "pandas",
+    "yaml",
+}
 CONTRACT = sorted(Path(model.contract.__file__).parent.glob("*.py"))
 
 
@@ -22,3 +36,18 @@ def test_contract_imports_numpy_and_standard_library_only(path):
             imported.add(node.module)
     foreign = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names | {"numpy"}}
     assert all(name.startswith("model.contract") for name in foreign), foreign
+
+
+@pytest.mark.parametrize("path", SERVED, ids=lambda path: path.stem)
+def test_nothing_served_is_unpickled(path):
+    """No file that is read can run code: no pickle by any name, no array that may hold one, no eval."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
+            assert not {name.split(".")[0] for name in names} & RUNS_WHAT_IT_READS
+        elif isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            assert (called, ast.unparse(node.func)) not in {("eval", "eval"), ("exec", "exec")}
+            assert ast.unparse(node.func) not in {"np.load", "numpy.load", "np.fromfile"}
+            if called in ("read_array", "save"):
+                assert {ast.unparse(option) for option in node.keywords} == {"allow_pickle=False"}

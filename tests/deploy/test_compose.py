@@ -258,7 +258,7 @@ def test_users_are_those_that_init_prepares_for(stacks: dict[str, dict[str, Any]
     assert {name: services[name]["user"] for name in prepare.IDS} == {
         name: f"{number}:{number}" for name, number in prepare.IDS.items()
     }
-    assert {services[name]["user"] for name in ("trainer", "traffic")} == {services["service"]["user"]}
+    assert services["trainer"]["user"] == services["service"]["user"]
     targets = {Path(mount["target"]) for mount in services["init"]["volumes"]}
     assert targets >= {Path("/volumes") / volume for volume in (*prepare.OWNERS, prepare.SECRETS)}
     named = {mount["source"] for mount in services["init"]["volumes"] if mount["type"] == "volume"}
@@ -274,6 +274,17 @@ def test_settings_are_the_service_s(stacks: dict[str, dict[str, Any]], monkeypat
     settings = Settings(bundle=Path("/bundles"))
     assert (settings.workers, settings.provider) == (2, "cuda")
     assert str(settings.redis_password_file) == "/secrets/service/valkey-password"
+    assert (str(settings.keys_file), settings.docs) == ("/secrets/service/keys.json", True)
+
+
+def test_clients_find_their_keys(stacks: dict[str, dict[str, Any]], prepare: Any) -> None:
+    """Traffic and Prometheus read the keys that init makes for them, and see the volume that holds them."""
+    services = stacks["plain"]["services"]
+    prometheus = (REPOSITORY / "deploy" / "prometheus" / "prometheus.yml").read_text()
+    for name, said in (("traffic", " ".join(services["traffic"]["command"])), ("prometheus", prometheus)):
+        [mounted] = [mount["target"] for mount in services[name]["volumes"] if mount["source"] == "secrets"]
+        assert Path(name) / "key" in prepare.KEYS
+        assert f"{mounted}/{name}/key" in said
 
 
 def test_gpu_file_changes_the_service_alone(stacks: dict[str, dict[str, Any]]) -> None:

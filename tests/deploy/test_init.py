@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from service.connection import PasswordFile
+from service.key_file import create_key, read_keys, split_key
 
 REPOSITORY = Path(__file__).parents[2]
 USERS = REPOSITORY / "deploy" / "valkey" / "users.acl"
@@ -44,6 +45,9 @@ def test_passwords_are_long_different_and_kept(volumes: Path, prepare: Any) -> N
         "service/valkey-password",
         "valkey/operator-password",
         "grafana/admin-password",
+        "client/key",
+        "traffic/key",
+        "prometheus/key",
     ]
     files = [volumes / prepare.SECRETS / name for name in prepare.PASSWORDS]
     first = [file.read_text() for file in files]
@@ -66,6 +70,9 @@ def test_secrets_are_for_one_group_each(volumes: Path, prepare: Any) -> None:
         (prepare.OPERATOR_PASSWORD, "valkey"),
         (prepare.GRAFANA_PASSWORD, "grafana"),
         (prepare.USERS, "valkey"),
+        (prepare.KEYS_FILE, "service"),
+        (Path("traffic/key"), "traffic"),
+        (Path("prometheus/key"), "prometheus"),
     ):
         file = volumes / prepare.SECRETS / name
         assert stat.S_IMODE(file.stat().st_mode) == 0o440
@@ -124,8 +131,45 @@ def test_file_without_a_password_is_refused_by_name(volumes: Path, name: str, co
         timeout=60,
     )
     assert ended.returncode == 1
-    assert ended.stderr == f"{file} must hold one line, the password; remove it, and init makes one\n"
+    assert ended.stderr == f"{file} must hold one line, the secret; remove it, and init makes one\n"
     assert not (volumes / "secrets" / "valkey" / "users.acl").exists()
+
+
+def test_keys_open_what_they_are_for(volumes: Path, prepare: Any) -> None:
+    """The service reads init's file: each key with its scopes; the person's is root's alone to read."""
+    owners = Owners()
+    prepare.prepare(volumes, USERS.read_text(), owners.chown)
+    secrets = volumes / prepare.SECRETS
+    known = {(key.id, key.sha256): key.scopes for key in read_keys(secrets / prepare.KEYS_FILE)}
+    assert known == {split_key((secrets / name).read_text()): tuple(scopes) for name, scopes in prepare.KEYS.items()}
+    assert None not in known
+    assert not any((secrets / name).read_text() in (secrets / prepare.KEYS_FILE).read_text() for name in prepare.KEYS)
+    assert [owners.given.get(path, (-1, 0)) for path in (secrets / "client", secrets / "client" / "key.new")] == [
+        (-1, 0),
+        (-1, 0),
+    ]
+
+
+def test_keys_of_others_are_kept_and_removed_ones_replaced(volumes: Path, prepare: Any) -> None:
+    """A second run changes nothing; a key that somebody added stays; one that was removed is made anew."""
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    file = volumes / prepare.SECRETS / prepare.KEYS_FILE
+    first = file.read_bytes()
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    assert file.read_bytes() == first
+    added = split_key(create_key(file, ["events"], note="the shop"))
+    (volumes / prepare.SECRETS / "traffic" / "key").unlink()
+    before = {key.note: key.sha256 for key in read_keys(file)}
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    after = {key.note: key.sha256 for key in read_keys(file)}
+    assert after["the shop"] == added[1]
+    assert {note for note in after if after[note] != before[note]} == {"init: traffic"}
+    assert len(after) == 4
+    for broken in ("{", "[]", '{"keys": [1]}'):
+        file.chmod(0o600)
+        file.write_text(broken)
+        with pytest.raises(ValueError, match="is no file of keys; remove it, and init makes one"):
+            prepare.prepare(volumes, USERS.read_text(), Owners().chown)
 
 
 def test_interrupted_run_is_made_good(volumes: Path, prepare: Any) -> None:

@@ -27,6 +27,7 @@ from deploy.grafana.dashboard import PATH
 from deploy.grafana.names import FIRING
 from deploy.grafana.preview import MARK, render
 from deploy.grafana.prometheus import Prometheus, PrometheusFailed, fill_in, read_panels
+from service.key_file import SCOPES, create_key
 
 REPOSITORY = Path(__file__).parents[2]
 CONFIG = REPOSITORY / "deploy" / "prometheus"
@@ -105,12 +106,17 @@ def observed(require_tool: Callable[[str], str]) -> Iterator[tuple[Prometheus, T
     with ExitStack() as stack:
         # A short path: the embedded store's socket lies in it.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="seen-")))
+        key = create_key(folder / "keys.json", SCOPES)
+        (folder / "key").write_text(key)
         url = stack.enter_context(_serve(folder))
         prometheus = stack.enter_context(_watch(binary, folder, url))
         [socket_path] = folder.glob("nextitem-store-*/store.sock")
         store = stack.enter_context(Redis(unix_socket_path=str(socket_path)))
         store.config_set("maxmemory", "64mb")
-        traffic = Traffic(stack.enter_context(httpx.Client(base_url=url, timeout=10)), store)
+        traffic = Traffic(
+            stack.enter_context(httpx.Client(base_url=url, timeout=10, headers={"Authorization": f"Bearer {key}"})),
+            store,
+        )
         began_s = time.time()
         _wait_for(lambda: prometheus.query('up{job="nextitem"} == 1'))
         for number in range(ROUNDS):
@@ -129,6 +135,7 @@ def observed(require_tool: Callable[[str], str]) -> Iterator[tuple[Prometheus, T
 def _serve(folder: Path) -> Iterator[str]:
     """nextitem-serve with two workers and the embedded store; its address."""
     options = f"--bundle {BUNDLE} --port 0 --workers 2 --history-length {HISTORY_LENGTH} --data-dir {folder / 'data'}"
+    options += f" --keys-file {folder / 'keys.json'}"
     with (folder / "serve.log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "service.cli", *options.split()],
@@ -154,6 +161,8 @@ def _watch(binary: str, folder: Path, url: str) -> Iterator[Prometheus]:
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     targets = {"nextitem": url.removeprefix("http://"), "prometheus": address}
     for job in config["scrape_configs"]:
+        if "authorization" in job:
+            job["authorization"] = {"credentials_file": str(folder / "key")}
         job |= {
             "scrape_interval": "1s",
             "scrape_timeout": "1s",

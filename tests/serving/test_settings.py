@@ -23,6 +23,9 @@ OTHERS = {
     "data_dir": "elsewhere",
     "host": "::1",
     "port": "0",
+    "keys_file": "some/keys",
+    "allow_anonymous": "true",
+    "docs": "true",
     "workers": "3",
     "provider": "cuda",
     "threads": "2",
@@ -35,6 +38,8 @@ OTHERS = {
     "drain_delay_s": "2.5",
     "log_level": "debug",
 }
+FLAGS = {"allow_anonymous", "docs"}
+"""Options without a value."""
 
 
 def fault(**given):
@@ -60,14 +65,19 @@ def test_each_setting_is_a_variable_and_an_option(monkeypatch, name):
     monkeypatch.setenv(f"{PREFIX}{name.upper()}", OTHERS[name])
     from_environment = Settings()
     assert getattr(from_environment, name) != default
-    monkeypatch.setenv(f"{PREFIX}{name.upper()}", "redis://never" if name == "redis_url" else "9")
+    monkeypatch.setenv(
+        f"{PREFIX}{name.upper()}", "redis://never" if name == "redis_url" else "false" if name in FLAGS else "9"
+    )
     option = f"--{name.replace('_', '-')}"
-    assert Settings(**vars(make_parser().parse_args([option, OTHERS[name]]))) == from_environment
+    arguments = [option] if name in FLAGS else [option, OTHERS[name]]
+    assert Settings(**vars(make_parser().parse_args(arguments))) == from_environment
 
 
 def test_workers_get_the_same_settings(monkeypatch):
     """Settings survive the way through the environment."""
-    for settings in (Settings(**OTHERS), Settings(bundle=Path("b"))):
+    with_keys = {name: value for name, value in OTHERS.items() if name != "allow_anonymous"}
+    without = {name: value for name, value in OTHERS.items() if name != "keys_file"}
+    for settings in (Settings(**with_keys), Settings(**without), Settings(bundle=Path("b"))):
         for name in Settings.model_fields:
             monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
         for name, value in settings.to_environment().items():
@@ -79,6 +89,7 @@ def test_defaults():
     """The defaults of the contract: loopback, one worker, an embedded store, five types of events."""
     settings = Settings(bundle="b")
     assert (settings.host, settings.port, settings.workers, settings.redis_url) == ("127.0.0.1", 8000, 1, None)
+    assert (settings.keys_file, settings.allow_anonymous, settings.docs) == (None, False, False)
     assert (settings.provider, settings.history_length) == ("auto", 1000)
     assert settings.event_types == ("view", "click", "cart", "purchase", "rating")
 
@@ -125,6 +136,23 @@ def test_values_are_not_repeated():
 
 
 @pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        *((host, True) for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost")),
+        *((host, False) for host in ("0.0.0.0", "::", "0", "192.0.2.1", "::ffff:127.0.0.1", "localhost.", "a.b")),  # noqa: S104
+    ],
+)
+def test_other_addresses_want_keys(host, local):
+    """What is not surely this machine's own alone needs keys, or to be asked for."""
+    assert Settings(bundle="b", host=host, allow_anonymous=True).is_local is local
+    assert Settings(bundle="b", host=host, keys_file="k").describe_keys() == "k"
+    if local:
+        assert Settings(bundle="b", host=host).describe_keys() == "none, for this machine only"
+    else:
+        assert "make keys by nextitem-serve keys create" in fault(host=host)
+
+
+@pytest.mark.parametrize(
     ("url", "words"),
     [
         ("redis://user:secret@host:6379/1", "redis://host:6379/1"),
@@ -145,7 +173,7 @@ def test_help_shows_every_setting(capsys):
     assert ended.value.code == 0
     shown = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
     for name, field in Settings.model_fields.items():
-        assert f"--{name.replace('_', '-')} {name.upper()}" in shown
+        assert f"--{name.replace('_', '-')}{'' if name in FLAGS else ' ' + name.upper()} " in shown
         assert f"({describe_default(field)})".replace("- ", "-") in shown
 
 

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
@@ -249,6 +250,19 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
         yield start
         for process in processes:
             process.close()
+
+
+@pytest.fixture(scope="module")
+def start_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Process]]:
+    """A service as a process for all tests of a file that leave it as it is."""
+    with tempfile.TemporaryDirectory(prefix="serve-") as folder, ExitStack() as stack:
+
+        def start(*options: str) -> Process:
+            process = Process(tmp_path_factory.mktemp("once"), *options, environment={"TMPDIR": folder}, run_s=0.0)
+            stack.callback(process.close)
+            return process
+
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ FIELDS = st.sampled_from(
         "exclude_item_ids",
         "candidate_item_ids",
         "min_history_version",
+        "timeout_ms",
         "events",
         "item_id",
         "event_id",

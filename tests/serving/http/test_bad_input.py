@@ -3,10 +3,21 @@
 import orjson
 import pytest
 
+from service.logs import JsonLines
+
 CANARY = "c4n4ry"
 PROBLEM = "urn:nextitem:problem:"
 JSON = {"content-type": "application/json"}
 EVENT = {"user_id": "u", "item_id": "i01"}
+
+
+@pytest.fixture(autouse=True)
+def _silent_log(caplog):
+    """At its most talkative, the log holds nothing of what was sent."""
+    caplog.set_level("DEBUG")
+    yield
+    ours = [record for record in caplog.get_records("call") if not record.name.startswith(("httpx", "httpcore"))]
+    assert CANARY not in "".join(map(JsonLines().format, ours))
 
 
 def check(response, status, slug):
@@ -43,6 +54,21 @@ def check(response, status, slug):
         b'{"user_id":"\\ud800"}',
         b"[" * 200_000,
         b'{"value":' + b"9" * 5000 + b"}",
+        b'{"value":-}',
+        b'{"value":+1}',
+        b'{"value":01}',
+        b'{"value":.5}',
+        b'{"value":0x10}',
+        b'{"value":1e99999999999}',
+        b'{"user_id":"\xc0\xaf"}',
+        b'{"user_id":"\xed\xa0\x80"}',
+        b'{"user_id":"\xf4\x90\x80\x80"}',
+        b'{"user_id":"\\udc00\\ud800"}',
+        b'{"user_id":"a\nb"}',
+        b'{"user_id":"\\x41"}',
+        b'{"user_id":"c4n4ry" /* no */}',
+        b'{"user_id":"c4n4ry"}\0',
+        b'{"a":' * 2000 + b"1" + b"}" * 2000,
         b"c4n4ry",
         b"'c4n4ry'",
     ],
@@ -179,6 +205,77 @@ def test_wrong_fields_of_recommend(client, document, pointer, code):
     assert [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]] == [(pointer, code)]
 
 
+@pytest.mark.parametrize(
+    ("body", "pointer", "code"),
+    [
+        (b'{"user_id":"u","item_id":"i01","user_id":5}', "/user_id", "string_type"),
+        (b'{"user_id":"u","item_id":"i01","timestamp":-0}', "/timestamp", "ts_range"),
+        (b'{"user_id":"u","item_id":"i01","timestamp":1e12}', "/timestamp", "timestamp"),
+        (b'{"user_id":"u","item_id":"i01","timestamp":1e308}', "/timestamp", "timestamp"),
+        (b'{"user_id":"u","item_id":"i01","timestamp":18446744073709551615}', "/timestamp", "ts_range"),
+        (b'{"user_id":"u","item_id":"i01","value":"1"}', "/value", "float_type"),
+        (b'{"user_id":"u","item_id":"i01","value":false}', "/value", "float_type"),
+        (b'{"user_id":"u","item_id":"i01","value":[]}', "/value", "float_type"),
+        (b'{"user_id":"\\u0000","item_id":"i01"}', "/user_id", "pattern"),
+        (b'{"user_id":"\\u202e","item_id":"i01"}', "/user_id", "pattern"),
+        (b'{"user_id":"u","item_id":"i01","\\u0000":1}', "", "extra_forbidden"),
+        (b'{"user_id":"u","item_id":"i01","":1}', "", "extra_forbidden"),
+        (
+            b'{"user_id":"u","item_id":"i01","properties":' + b'{"a":' * 500 + b"1" + b"}" * 500 + b"}",
+            "/properties",
+            "flat",
+        ),
+        (b'{"events":[' + b",".join([b'{"user_id":"u","item_id":"i01"}'] * 1001) + b"]}", "/events", "too_long"),
+    ],
+    ids=lambda part: part[:60].decode("latin-1") if isinstance(part, bytes) else None,
+)
+def test_json_that_is_odd(client, body, pointer, code):
+    """The last of two fields of one name counts; numbers, text and depth are what the field allows."""
+    response = client.post("/events", content=body, headers=JSON)
+    check(response, 422, "validation")
+    assert [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]] == [(pointer, code)]
+
+
+@pytest.mark.parametrize("value", [b"-0", b"-0.0", b"1e308", b"5e-324", b"1E+2", b"18446744073709551615"])
+def test_numbers_at_their_ends(client, user, value):
+    """What a float can hold is stored."""
+    body = b'{"user_id":"%s","item_id":"i01","value":%s}' % (user.encode(), value)
+    assert client.post("/events", content=body, headers=JSON).json()["accepted"] == 1
+
+
+@pytest.mark.parametrize(
+    "user_id", ["__proto__", "constructor", "../..", "a:b", "{a}b", "%s%n", "*", "$(c4n4ry)", "';--"]
+)
+def test_ids_that_mean_something_elsewhere(client, user, user_id):
+    """They are ids like all others, and no two of them are one."""
+    for given in (user_id + user, user + user_id):
+        client.send({"user_id": given, "item_id": "i02"})
+        assert client.recommend(user_id=given)["history"]["version"] == 1
+
+
+def test_no_other_origin_is_let_in(client):
+    """A preflight is a method like any other that does not exist, and no answer allows an origin."""
+    headers = {"origin": "https://c4n4ry", "access-control-request-method": "POST"}
+    preflight = client.request("OPTIONS", "/recommend", headers=headers)
+    check(preflight, 405, "method-not-allowed")
+    answered = client.post("/recommend", {"items": []}, headers={"origin": "https://c4n4ry"})
+    assert answered.status_code == 200
+    for response in (preflight, answered):
+        assert not [name for name in response.headers if name.startswith("access-control")]
+        assert response.headers["cache-control"] == "no-store"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["content-security-policy"] == "frame-ancestors 'none'"
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/metrics", "/health/live", "/nothing"])
+def test_every_answer_is_guarded(client, path):
+    """Whatever answers: nothing is cached, guessed or framed."""
+    headers = client.get(path).headers
+    assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
+    assert headers["content-security-policy"] == "frame-ancestors 'none'"
+    assert headers["x-request-id"]
+
+
 def test_limits_are_the_last_that_pass(client):
     """1,000 items, 10,000 exclusions and candidates, k of 500 and ids of 256 characters are all right."""
     document = {"items": ["i01"] * 1000, "exclude_item_ids": ["~" * 256, *["i02"] * 9999], "k": 500}
@@ -242,6 +339,14 @@ def test_body_cap(client, path, cap, streamed):
         "/recommend/",
         "/Recommend",
         "//recommend",
+        "/recommend%2F",
+        "/%2Frecommend",
+        "/recommend;c4n4ry",
+        "/recommend%00",
+        "/recommend%0A",
+        "/health/live%0A",
+        "/..%2Frecommend",
+        "/static/..%2f..%2fetc%2fpasswd",
         "/recommend/batch",
         "/similar",
         "/events/",
@@ -282,7 +387,7 @@ def test_methods_that_are_not_allowed(client, path, allowed, method):
     assert response.headers["allow"] == allowed
 
 
-@pytest.mark.parametrize("path", ["/model?c4n4ry=1", "/items/i01?x", "/users/u/history?limit=10"])
+@pytest.mark.parametrize("path", ["/model?c4n4ry=1", "/items/i01?x", "/users/u/history?limit=10", "/model?=&"])
 def test_queries_nobody_asked_for(client, path):
     """A query parameter that a route does not have is refused."""
     check(client.get(path), 422, "validation")
@@ -293,7 +398,23 @@ def test_query_of_recommend(client):
     check(client.post("/recommend?k=5", {"items": []}), 422, "validation")
 
 
-@pytest.mark.parametrize("user_id", ["c4n4ry%20b", "c4n4ry%00", "c4n4ry%C3%A9", "x" * 257])
+@pytest.mark.parametrize(
+    "user_id",
+    [
+        "",
+        "c4n4ry%20b",
+        "c4n4ry%00",
+        "c4n4ry%0A",
+        "%0D%0AX-c4n4ry:%201",
+        "c4n4ry%C3%A9",
+        "c4n4ry%FF",
+        "%C0%AE%C0%AE",
+        "%ED%A0%80",
+        "%E2%80%AE",
+        "%7F",
+        "x" * 257,
+    ],
+)
 def test_user_ids_in_paths_keep_the_rule(client, user_id):
     """An id that no event could have is 422."""
     check(client.get(f"/users/{user_id}/history"), 422, "validation")
@@ -315,7 +436,9 @@ def test_a_bug_is_a_problem_too(make_client, monkeypatch, caplog):
     monkeypatch.setattr(client.service.store, "export", fail)
     response = client.get("/users/u1/history")
     check(response, 500, "internal")
-    assert any(record.fields["request_id"] == response.json()["request_id"] for record in caplog.records)
+    assert response.json()["request_id"] in [
+        record.fields["request_id"] for record in caplog.records if record.exc_info
+    ]
     assert client.get("/health/live").status_code == 200
     assert (
         client.counts()[

@@ -1,10 +1,16 @@
 """Bundles that must not serve: each is refused with a sentence that says what is wrong with it."""
 
 import json
+import os
+import random
+import re
+import shutil
 
 import pytest
 
+from model.contract import bundle
 from model.contract.bundle import locate_bundle
+from service import live_model
 from service.errors import StartFailed
 from service.live_model import load_model
 
@@ -32,6 +38,93 @@ def test_flipped_bit(bundle_path, broken_bundle):
     content[len(content) // 2] ^= 1
     with pytest.raises(StartFailed, match=r"the digest of network\.onnx is not the one in the manifest"):
         load(broken_bundle("network.onnx", bytes(content), sealed=False))
+
+
+def corrupt(folder, chance):
+    """Do one thing to one file of a bundle that its manifest does not say; what was done."""
+    path = chance.choice(sorted(folder.iterdir()))
+    whole = path.read_bytes()
+    at = chance.randrange(len(whole))
+    kinds = ["cut", "linked", "hard-linked", "removed", "a folder", "a pipe"]
+    # Of its other fields the manifest itself is the only witness.
+    kind = chance.choice(
+        kinds if path.name == "manifest.json" else [*kinds, *["flip"] * 4, "zeros", "grown", "swapped"]
+    )
+    path.unlink()
+    match kind:
+        case "flip":
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :])
+        case "zeros":
+            zeros = bytes(len(whole) - at)
+            path.write_bytes(whole[:at] + (zeros if whole[at:] != zeros else b"\1" * len(zeros)))
+        case "cut":
+            path.write_bytes(whole[:at])
+        case "grown":
+            path.write_bytes(whole + chance.randbytes(1 + at))
+        case "swapped":
+            path.write_bytes((folder / "manifest.json").read_bytes())
+        case "linked" | "hard-linked":
+            elsewhere = folder.with_name(f"{folder.name}-elsewhere")
+            elsewhere.write_bytes(whole)
+            path.symlink_to(elsewhere) if kind == "linked" else path.hardlink_to(elsewhere)
+        case "a folder":
+            path.mkdir()
+        case "a pipe":
+            os.mkfifo(path)
+    return f"{path.name} {kind}"
+
+
+def test_two_hundred_corrupted_bundles(bundle_path, tmp_path, monkeypatch):
+    """Not one is accepted, and ONNX Runtime sees no byte of any."""
+
+    def see(*_args, **_named):
+        raise AssertionError("ONNX Runtime was given a network")
+
+    monkeypatch.setattr(live_model, "open_engine", see)
+    chance = random.Random(1)  # noqa: S311 - to be the same each time
+    for number in range(200):
+        folder = tmp_path / str(number)
+        shutil.copytree(locate_bundle(bundle_path), folder)
+        done = corrupt(folder, chance)
+        with pytest.raises(StartFailed, match=re.escape(done.split()[0])):
+            load(folder)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "network.onnx"])
+def test_files_too_large(broken_bundle, monkeypatch, name):
+    """One byte above the cap is refused before it is read."""
+    folder = broken_bundle("", b"")
+    size = (folder / name).stat().st_size
+    cap = "MANIFEST_MAX_BYTES" if name == "manifest.json" else "FILE_MAX_BYTES"
+    monkeypatch.setattr(bundle, cap, size)
+    if name == "manifest.json":
+        load(folder)
+    monkeypatch.setattr(bundle, cap, size - 1)
+    with pytest.raises(StartFailed, match=f"is larger than {size - 1} bytes"):
+        load(folder)
+
+
+@pytest.mark.parametrize("location", ["weights", "../weights", "/weights", "*/_ORT_MEM_ADDR_/*"])
+def test_weights_in_other_files(broken_bundle, bundle_path, tmp_path, monkeypatch, location):
+    """A graph whose weights lie beside it, elsewhere or in memory is refused, sealed or not: nobody verified them."""
+    onnx = pytest.importorskip("onnx", reason="the service does not install onnx")
+    graph = onnx.load_from_string((locate_bundle(bundle_path) / "network.onnx").read_bytes())
+    weights = max(graph.graph.initializer, key=lambda tensor: len(tensor.raw_data))
+    content = weights.raw_data
+    (tmp_path / "inside").mkdir()
+    for folder in (tmp_path, tmp_path / "inside"):
+        (folder / "weights").write_bytes(content)
+    monkeypatch.chdir(tmp_path / "inside")
+    weights.ClearField("raw_data")
+    weights.data_location = onnx.TensorProto.EXTERNAL
+    weights.external_data.add(
+        key="location", value=location.replace("/weights", f"{tmp_path}/weights", location[0] == "/")
+    )
+    weights.external_data.add(key="length", value=str(len(content)))
+    folder = broken_bundle("network.onnx", graph.SerializeToString())
+    (folder / "weights").write_bytes(content)
+    with pytest.raises(StartFailed, match="cannot be loaded"):
+        load(folder)
 
 
 def test_network_that_is_none(broken_bundle):

@@ -45,7 +45,8 @@ def test_told_to_stop_it_ends_in_order(start_process, wait_until_gone, workers, 
     """Status 0, every request answered until then, no process and no traceback left."""
     process = start_process("--workers", str(workers))
     assert re.fullmatch(
-        r"Serving tiny \S+ on CPUExecutionProvider at http://127\.0\.0\.1:\d+, store embedded in \S+/data, workers: \d",
+        r"Serving tiny \S+ on CPUExecutionProvider at http://127\.0\.0\.1:\d+, store embedded in \S+/data, "
+        r"workers: \d, keys: none, for this machine only",
         process.started,
     )
     with httpx.Client(base_url=process.url) as http:
@@ -251,10 +252,28 @@ def test_second_service_on_one_port(start_process, bundle_path, tmp_path, worker
     assert refusals(stderr) == [f"nextitem-serve: cannot listen on 127.0.0.1 port {port}: Address already in use"]
 
 
+def test_strangers_are_not_let_in_unasked(start_process, bundle_path, tmp_path):
+    """Without keys, other addresses than this machine's own need to be asked for, and the log warns."""
+    arguments = ("--bundle", bundle_path, "--data-dir", tmp_path / "other", "--port", 0)
+    for host in ("0.0.0.0", "::", "192.0.2.1", "some.name", "0"):  # noqa: S104
+        status, stderr = run_to_end(*arguments, "--host", host)
+        [line] = refusals(stderr)
+        assert status == 2
+        assert "make keys by nextitem-serve keys create and give --keys-file" in line
+    status, stderr = run_to_end(*arguments, "--host", "0.0.0.0", "--keys-file", tmp_path / "none")  # noqa: S104
+    assert (status, "none is not there: make it by nextitem-serve keys create" in stderr) == (1, True)
+    process = start_process("--host", "0.0.0.0", "--allow-anonymous")  # noqa: S104
+    assert process.started.endswith("keys: none, open to everybody")
+    assert [entry["level"] for entry in process.log].count("warning") == 1
+    assert httpx.get(process.url.replace("0.0.0.0", "127.0.0.1") + "/docs").status_code == 404  # noqa: S104
+
+
 @pytest.mark.parametrize("host", ["a..b", "a" * 64])
 def test_host_that_is_no_name(bundle_path, tmp_path, host):
     """A host name that cannot even be looked up is one sentence, and status 1."""
-    status, stderr = run_to_end("--bundle", bundle_path, "--data-dir", tmp_path / "data", "--host", host, "--port", 0)
+    status, stderr = run_to_end(
+        "--bundle", bundle_path, "--data-dir", tmp_path / "data", "--host", host, "--port", 0, "--allow-anonymous"
+    )
     assert status == 1
     assert refusals(stderr) == [f"nextitem-serve: cannot listen on {host} port 0: this is no host name"]
 
@@ -316,6 +335,8 @@ def test_data_folder_that_cannot_be_used(bundle_path, tmp_path):
             "--redis-url (NEXTITEM_REDIS_URL): must begin with redis://",
         ),
         (["--bundle", "b", "--event-types", "click"], "'view' must be among them"),
+        (["--bundle", "b", "--keys-file", "k", "--allow-anonymous"], "contradict each other"),
+        (["--bundle", "b", "--docs", "yes"], "unrecognized arguments"),
         (["--bundle", "b", "--timeout-ms", "5"], "unrecognized arguments"),
         (["--bundle", "b", "--work", "2"], "unrecognized arguments"),
     ],

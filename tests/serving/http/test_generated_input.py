@@ -1,0 +1,141 @@
+"""Input made by generators, sent to a service as a process: no 5xx, no echo, no word in the log, no growth.
+
+FUZZ_TIMES=10, as `make fuzz` sets it, sends ten times as much.
+"""
+
+import json
+import os
+import signal
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+TIMES = int(os.environ.get("FUZZ_TIMES", "1"))
+CASES = {"/recommend": 70, "/events": 70}
+"""How many cases a route gets, right ones and as many wrong ones; others get OTHER_CASES."""
+OTHER_CASES = 12
+BODIES = 500
+GROWTH_MAX_KB = 32 * 1024
+CANARY = b"c4n4ry"
+JSON = {"content-type": "application/json"}
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+GENERATED = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
+SEEDS = [
+    b'{"event_id":"c4n4ry","user_id":"c4n4ry","item_id":"i01","value":1.5,"timestamp":1763719498123,"type":"view"}',
+    b'{"events":[{"user_id":"c4n4ry","item_id":"c4n4ry","properties":{"c4n4ry":[]}}]}',
+    b'{"user_id":"c4n4ry","items":["i01","c4n4ry"],"k":3,"exclude_seen":false,"candidate_item_ids":["i02"]}',
+    b'{"items":["i01"],"exclude_item_ids":["c4n4ry"],"min_history_version":1,"user_id":"c4n4ry"}',
+]
+PIECES = [
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b",",
+    b":",
+    b"\\u0000",
+    b"\\ud800",
+    b"\xff",
+    b"\xc0\xaf",
+    b"\xed\xa0\x80",
+    b"-0",
+    b"1e400",
+]
+PIECES += [b"NaN", b"null", b"true", b"\x00", b"\r\n", b"\x1b[31m", b"9" * 400, b"c4n4ry"]
+
+
+@pytest.fixture(scope="module")
+def target(start_once):
+    """A service whose log is at its most talkative; at the end it is alive, no larger, and has told nothing."""
+    process = start_once("--log-level", "debug")
+    with httpx.Client(base_url=process.url) as client:
+        for _ in range(50):  # what is allocated once, is now
+            for path in ("/recommend", "/events"):
+                client.post(path, content=SEEDS[0], headers=JSON)
+        before_kb = read_memory_kb(process.pid)
+        yield process
+        assert client.get("/health/live").status_code == 200
+        grown_kb = read_memory_kb(process.pid) - before_kb
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    assert grown_kb <= GROWTH_MAX_KB
+    assert CANARY.decode() not in str(process.log)
+    assert {entry["level"] for entry in process.log} <= {"debug", "info"}
+
+
+def read_memory_kb(pid):
+    """The resident memory of a process."""
+    with open(f"/proc/{pid}/status") as status:  # noqa: PTH123 - no path of ours
+        [line] = [line for line in status if line.startswith("VmRSS")]
+    return int(line.split()[1])
+
+
+@pytest.mark.timeout(120 * TIMES)
+@pytest.mark.parametrize("mode", GenerationMode)
+def test_cases_made_of_the_openapi_document(target, mode):
+    """Requests as it describes them, and as it forbids: the answer is always one that it describes, too."""
+    sent = 0
+    schema = schemathesis.openapi.from_url(f"{target.url}/openapi.json")
+    for found in schema.get_all_operations():
+        operation = found.ok()
+
+        @settings(max_examples=CASES.get(operation.path, OTHER_CASES) * TIMES, **GENERATED)
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def send(case):
+            nonlocal sent
+            sent += 1
+            case.validate_response(case.call(), checks=CHECKS)
+
+        if mode is GenerationMode.POSITIVE or operation.body or operation.query or operation.path_parameters:
+            send()
+    assert sent >= 150 * TIMES
+
+
+@st.composite
+def bodies(draw):
+    """A request with pieces cut out, put in, doubled and flipped; or bytes."""
+    content = bytearray(draw(st.sampled_from(SEEDS)))
+    for _ in range(draw(st.integers(0, 4))):
+        start = draw(st.integers(0, len(content)))
+        match draw(st.sampled_from(["cut", "put", "flip", "double", "end"])):
+            case "cut":
+                del content[start : start + draw(st.integers(1, 8))]
+            case "put":
+                content[start:start] = draw(st.sampled_from(PIECES) | st.binary(max_size=4))
+            case "flip" if start < len(content):
+                content[start] ^= 1 << draw(st.integers(0, 7))
+            case "double":
+                content[start:start] = content[: draw(st.integers(0, len(content)))]
+            case "end":
+                del content[start:]
+    return bytes(content)
+
+
+@pytest.mark.timeout(120 * TIMES)
+@pytest.mark.parametrize("path", ["/events", "/recommend"])
+def test_bodies_made_of_right_ones(target, path):
+    """Answered, or refused by a small problem that quotes nothing."""
+    with httpx.Client(base_url=target.url) as client:
+
+        @settings(max_examples=BODIES * TIMES, **GENERATED)
+        @given(body=bodies())
+        def send(body):
+            response = client.post(path, content=body, headers=JSON)
+            assert response.status_code in (200, 400, 409, 422), response.text
+            if response.status_code != 200:
+                assert response.headers["content-type"] == "application/problem+json"
+                assert len(response.content) <= 2048
+                assert CANARY not in response.content
+            assert json.loads(response.content)
+
+        send()

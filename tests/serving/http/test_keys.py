@@ -1,0 +1,341 @@
+"""Keys: every route with every kind of key, what the file of keys goes through, and who may listen where."""
+
+import json
+import os
+import stat
+import threading
+import time
+
+import pytest
+from fastapi.routing import APIRoute
+
+from service import gate
+from service.app import ROUTERS
+from service.cli import main
+from service.errors import KeysUnusable
+from service.gate import GuardedRoute, needs
+from service.key_file import SCOPES, create_key, read_keys, revoke_keys
+
+CONTRACT = {
+    ("POST", "/recommend"): "recommend",
+    ("POST", "/events"): "events",
+    ("GET", "/users/{user_id}/history"): "admin",
+    ("GET", "/items/{item_id}"): "recommend",
+    ("GET", "/model"): "recommend",
+    ("GET", "/metrics"): "metrics",
+    ("GET", "/health/live"): None,
+    ("GET", "/health/ready"): None,
+}
+ROUTES = [(method, route) for router in ROUTERS for route in router.routes for method in sorted(route.methods)]
+FILLED = {"{user_id:text}": "u", "{item_id:text}": "i01"}
+
+
+@pytest.fixture(scope="module")
+def keys_file(tmp_path_factory):
+    """A file of keys."""
+    return tmp_path_factory.mktemp("keys") / "keys.json"
+
+
+@pytest.fixture(scope="module")
+def keys(keys_file):
+    """A key for each scope alone, and one that was revoked."""
+    made = {scope: create_key(keys_file, [scope]) for scope in SCOPES}
+    made["revoked"] = create_key(keys_file, SCOPES)
+    revoke_keys(keys_file, [made["revoked"].split("_")[1]])
+    return made
+
+
+@pytest.fixture
+def guarded(make_client, keys, keys_file):  # noqa: ARG001 - the file must hold the keys
+    """A service with that file of keys."""
+    return make_client(keys_file=keys_file)
+
+
+def check_refused(response, status, slug):
+    """That problem, without a word of the key."""
+    assert (response.status_code, response.json()["type"]) == (status, f"urn:nextitem:problem:{slug}")
+    assert response.headers["content-type"] == "application/problem+json"
+    assert (response.headers.get("www-authenticate") == "Bearer") == (status == 401)
+    assert "nk_" not in response.text.replace("nk_<id>_<secret>", "")
+
+
+def ask(client, method, route, *authorizations):
+    """A request that is right but for its key."""
+    path = route.path
+    for name, value in FILLED.items():
+        path = path.replace(name, value)
+    headers = [("authorization", value) for value in authorizations]
+    document = {"/recommend": {"items": ["i01"]}, "/events": {"user_id": "u", "item_id": "i01"}}.get(path)
+    return client.request(method, path, headers=headers, **({"json": document} if document else {}))
+
+
+def test_every_route_has_the_scope_of_the_contract():
+    """No route more and none less; each of its own kind, so that its scope is looked at."""
+    assert all(isinstance(route, GuardedRoute) for _, route in ROUTES)
+    stated = {(method, route.path_format): route.openapi_extra["security"] for method, route in ROUTES}
+    assert stated == {route: needs(scope)["security"] for route, scope in CONTRACT.items()}
+
+
+@pytest.mark.parametrize(("method", "route"), ROUTES, ids=lambda part: getattr(part, "path", part))
+def test_every_route_with_every_kind_of_key(guarded, keys, method, route):
+    """None, malformed, revoked and another scope are refused; the right one and no other opens; health is for all."""
+    scope = CONTRACT[method, route.path_format]
+    right = f"Bearer {keys[scope or 'admin']}"
+    if scope is None:
+        assert ask(guarded, method, route).status_code == 200
+        return
+    key_id, secret = keys[scope].split("_", 2)[1:]
+    for wrong in (
+        (),
+        ("",),
+        ("Bearer",),
+        ("Bearer ",),
+        (keys[scope],),
+        (f"Basic {keys[scope]}",),
+        (f"Token {keys[scope]}",),
+        (f"Bearer {keys[scope][:-1]}",),
+        (f"Bearer {keys[scope]}x",),
+        (f"Bearer nk_{key_id}_{'A' * len(secret)}",),
+        (f"Bearer nk_000000000000_{secret}",),
+        (f"Bearer NK_{key_id}_{secret}",),
+        (f"Bearer nk_{key_id}_{secret[:20]} {secret[20:]}",),
+        (f"Bearer nk_{key_id}_",),
+        (f"Bearer nk_{key_id}_{'x' * 10_000}",),
+        (f"Bearer {keys['revoked']}",),
+        (right, right),
+        (right, f"Bearer {keys['revoked']}"),
+    ):
+        check_refused(ask(guarded, method, route, *wrong), 401, "unauthorized")
+    for other in set(SCOPES) - {scope}:
+        check_refused(ask(guarded, method, route, f"Bearer {keys[other]}"), 403, "forbidden")
+    assert ask(guarded, method, route, right).status_code == 200
+    assert ask(guarded, method, route, right.replace("Bearer", "bearer")).status_code == 200
+
+
+def test_a_key_may_open_several_scopes(guarded, keys_file, monkeypatch):
+    """Scopes add up, and a new key is known at once where the file is looked at anew."""
+    monkeypatch.setattr(gate, "REREAD_S", 0)
+    key = create_key(keys_file, ["events", "recommend"])
+    statuses = {
+        CONTRACT[method, route.path_format]: ask(guarded, method, route, f"Bearer {key}").status_code
+        for method, route in ROUTES
+    }
+    assert statuses == {"recommend": 200, "events": 200, "admin": 403, "metrics": 403, None: 200}
+
+
+def test_routes_that_state_nothing_cannot_be_made():
+    """Deny by default: whoever forgets the scope of a new route finds out at once."""
+    with pytest.raises(TypeError, match="state what it needs"):
+        GuardedRoute("/new", lambda: None)
+
+
+@pytest.mark.parametrize("path", ["//metrics", "/metrics/", "/Metrics", "/%2e/metrics"])
+def test_other_spellings_open_nothing(guarded, path):
+    """A path that only looks like a route is none."""
+    check_refused(guarded.get(path), 404, "not-found")
+
+
+def test_paths_are_decoded_before_they_are_guarded(guarded):
+    """An encoded letter is the letter: the route is found, and guarded."""
+    check_refused(guarded.get("/%6Detrics"), 401, "unauthorized")
+
+
+def test_bodies_are_not_read_for_strangers(guarded):
+    """Whatever is sent, the key comes first."""
+    check_refused(guarded.post("/events", content=b"[" * 3_000_000), 401, "unauthorized")
+
+
+def test_the_file_is_read_anew_when_it_changes(make_client, tmp_path, monkeypatch, caplog):
+    """A revoked key is refused, a new one let in; a broken or missing file lets nobody in and says so once."""
+    monkeypatch.setattr(gate, "REREAD_S", 0)
+    file = tmp_path / "keys.json"
+    first, second = create_key(file, ["metrics"]), create_key(file, ["metrics"])
+    client = make_client(keys_file=file)
+
+    def status(key):
+        return client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code
+
+    assert [status(first), status(second)] == [200, 200]
+    revoke_keys(file, [first.split("_")[1]])
+    assert [status(first), status(second)] == [401, 200]
+    third = create_key(file, ["metrics"])
+    assert [status(second), status(third)] == [200, 200]
+    whole = file.read_bytes()
+    for broken in (b"", b"c4n4ry", whole[:-9], None):
+        caplog.clear()
+        file.write_bytes(broken) if broken is not None else file.unlink()
+        assert [status(second), status(third)] == [401, 401]
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "c4n4ry" not in str(caplog.records[0].fields)
+        file.write_bytes(whole)
+        assert [status(second), status(third)] == [200, 200]
+
+
+def test_the_file_is_looked_at_once_a_second(guarded, keys, monkeypatch):
+    """Not for each request."""
+    looks = []
+    monkeypatch.setattr(gate, "_look_at", looks.append)
+    monkeypatch.setattr(gate, "REREAD_S", 3600)
+    for _ in range(5):
+        guarded.get("/metrics", headers={"authorization": f"Bearer {keys['metrics']}"})
+    assert looks == []
+
+
+def test_the_file_holds_no_secret_and_is_private(tmp_path):
+    """Mode 0600 whatever the umask, and digests only; a mode that was set stays."""
+    file = tmp_path / "keys.json"
+    before = os.umask(0)
+    try:
+        key = create_key(file, ["events"], note="the shop")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert key.split("_", 2)[2] not in file.read_text()
+    [kept] = read_keys(file)
+    assert (kept.id, kept.scopes, kept.note) == (key.split("_")[1], ("events",), "the shop")
+    file.chmod(0o640)
+    create_key(file, ["events"])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["keys.json"]
+
+
+def test_changes_at_one_time_are_all_kept(tmp_path):
+    """The file is locked while it is changed."""
+    file = tmp_path / "keys.json"
+    threads = [threading.Thread(target=create_key, args=(file, ["events"])) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(read_keys(file)) == 20
+
+
+KEY = {"id": "a", "sha256": "0" * 64, "scopes": ["events"], "created": "c", "note": ""}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {"format": 2, "keys": []},
+        {"format": 1},
+        {"format": 1, "keys": {}},
+        {"format": 1, "keys": [], "more": 1},
+        {"format": 1, "keys": [KEY | {"scopes": []}]},
+        {"format": 1, "keys": [KEY | {"scopes": ["all"]}]},
+        {"format": 1, "keys": [KEY | {"scopes": [["events"]]}]},
+        {"format": 1, "keys": [KEY | {"scopes": "events"}]},
+        {"format": 1, "keys": [KEY | {"sha256": "0" * 63}]},
+        {"format": 1, "keys": [KEY | {"sha256": None}]},
+        {"format": 1, "keys": [KEY | {"id": ""}]},
+        {"format": 1, "keys": [KEY | {"expires": "never"}]},
+        {"format": 1, "keys": [{name: value for name, value in KEY.items() if name != "note"}]},
+        {"format": 1, "keys": [KEY, KEY]},
+    ],
+)
+def test_files_that_are_none(tmp_path, document):
+    """A field that this version does not know might limit a key: refused like anything else."""
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(KeysUnusable, match=r"keys\.json"):
+        read_keys(file)
+    with pytest.raises(KeysUnusable):
+        create_key(file, ["events"])
+    assert json.loads(file.read_text()) == document
+
+
+def test_order_of_the_fields_is_free(tmp_path):
+    """JSON has none."""
+    file = tmp_path / "keys.json"
+    file.write_text(json.dumps({"keys": [dict(reversed(KEY.items()))], "format": 1}))
+    assert read_keys(file)[0].scopes == ("events",)
+
+
+def test_commands(tmp_path, capsys, monkeypatch):
+    """Create prints the key alone, once; list shows no secret; revoke takes ids; what is wrong is one sentence."""
+    file = tmp_path / "keys.json"
+    monkeypatch.setenv("NEXTITEM_KEYS_FILE", str(file))
+    assert main(["keys", "create", "--scopes", "recommend,events", "--note", "the shop"]) == 0
+    key = capsys.readouterr().out.strip()
+    key_id, secret = key.split("_", 2)[1:]
+    assert main(["keys", "list", "--keys-file", str(file)]) == 0
+    listed = capsys.readouterr().out
+    assert key_id in listed
+    assert "recommend,events  the shop" in listed
+    assert secret not in listed + file.read_text()
+    assert main(["keys", "revoke", "c4n4ry", key_id]) == 1
+    assert "nothing was revoked" in capsys.readouterr().err
+    assert main(["keys", "revoke", key_id]) == 0
+    assert read_keys(file) == ()
+    assert main(["keys", "list", "--keys-file", str(tmp_path / "none")]) == 1
+    assert "none is not there: make it by nextitem-serve keys create" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["make"],
+        ["create"],
+        ["create", "--scopes", "all"],
+        ["create", "--scopes", ""],
+        ["create", "--scopes", "events,"],
+        ["create", "--scopes", "events", "--note", "two\nlines"],
+        ["create", "--scopes", "events", "--note", "x" * 201],
+        ["revoke"],
+    ],
+)
+def test_wrong_calls(tmp_path, monkeypatch, arguments):
+    """Status 2, and no file."""
+    monkeypatch.setenv("NEXTITEM_KEYS_FILE", str(tmp_path / "keys.json"))
+    with pytest.raises(SystemExit) as ended:
+        main(["keys", *arguments])
+    assert ended.value.code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_take_a_revocation_within_seconds(start_process, tmp_path):
+    """Every worker of a running service refuses the key, and none needs a restart; the log holds no key."""
+    import httpx  # noqa: PLC0415 - one use
+
+    file = tmp_path / "keys.json"
+    kept, lost = create_key(file, ["recommend"]), create_key(file, ["recommend"])
+    process = start_process("--workers", "2", "--host", "0.0.0.0", "--keys-file", str(file))  # noqa: S104 - the point
+    url = process.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+
+    def ask_all(key):
+        """The answers over 20 connections, which reach both workers."""
+        headers = {"authorization": f"Bearer {key}"}
+        return {httpx.get(f"{url}/model", headers=headers).status_code for _ in range(20)}
+
+    assert (ask_all(kept), ask_all(lost)) == ({200}, {200})
+    assert process.started.endswith(f"keys: {file}")
+    for path in ("/docs", "/openapi.json"):
+        assert httpx.get(url + path).status_code == 404
+    revoke_keys(file, [lost.split("_")[1]])
+    time.sleep(gate.REREAD_S)
+    assert (ask_all(kept), ask_all(lost)) == ({200}, {401})
+    process.close()
+    assert "nk_" not in str(process.log)
+    assert "error" not in {entry["level"] for entry in process.log}
+
+
+def test_docs_elsewhere_are_asked_for(make_client, keys_file, keys):  # noqa: ARG001
+    """On this machine, or with --docs; they name the scheme and the scope of every route."""
+    elsewhere = {"host": "192.0.2.1", "keys_file": keys_file}
+    assert make_client(**elsewhere).get("/docs").status_code == 404
+    client = make_client(**elsewhere, docs=True)
+    assert client.get("/docs").status_code == 200
+    document = client.get("/openapi.json").json()
+    assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    for (method, path), scope in CONTRACT.items():
+        operation = document["paths"][path][method.lower()]
+        assert operation["security"] == needs(scope)["security"]
+        assert ({"401", "403"} <= operation["responses"].keys()) == (scope is not None)
+
+
+def test_framework_routes_hold_no_secrets(make_client):
+    """What FastAPI adds by itself are the two pages of the documentation."""
+    added = [route for route in make_client().app.routes if not isinstance(route, APIRoute)]
+    assert {route.path for route in added if getattr(route, "path", None)} == {"/docs", "/openapi.json"}
