@@ -69,6 +69,7 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
     store = HistoryStore(
         connect(settings.redis_url, password_file=settings.redis_password_file),
         history_length=settings.history_length,
+        durability=settings.durability,
         observe=metrics.store_called,
         on_error=metrics.store_failed,
     )

@@ -12,6 +12,7 @@ ServiceError
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
+│   │   └── StoreNotDurable                                       the store may lose events and gets none
 │   └── Internal                 500     internal                 a bug of ours
 ├── EngineUnavailable            never leaves the recommender: its ladder answers instead
 └── StartFailed                  the process cannot start: one clear sentence for the log
@@ -138,6 +139,15 @@ class StoreUnavailable(Problem):
         "The store cannot answer. Nothing was acknowledged: send the same request with the same event_ids again."
     )
     retry_after_s: ClassVar[int] = 1
+
+
+class StoreNotDurable(StoreUnavailable):
+    """The store answers, but would not keep what it acknowledges."""
+
+    default_detail = (
+        "The store may lose events, so none is taken. Nothing was acknowledged: send the same request with the same "
+        "event_ids again."
+    )
 
 
 class Internal(Problem):

@@ -6,7 +6,7 @@ It knows ids, never a model's indexes. Nothing of redis-py passes this module: e
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -29,7 +29,8 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from service.errors import StoreUnavailable
+from service.durability import SAFE, Durability, DurabilityGuard, judge_persistence, judge_settings
+from service.errors import StoreNotDurable, StoreUnavailable
 from service.event import Event
 
 PARTITIONS: Final = 64
@@ -43,20 +44,13 @@ FIELDS: Final = 5
 
 Operation = Literal["append", "read", "export", "ping", "inspect"]
 OPERATIONS: Final[tuple[Operation, ...]] = ("append", "read", "export", "ping", "inspect")
-ErrorKind = Literal["connection", "timeout", "refused", "script"]
-ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused", "script")
-"""No connection, no answer in time, a server that will not (full, read-only, loading, no permission), all else."""
+ErrorKind = Literal["connection", "timeout", "refused", "unsafe", "script"]
+ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused", "unsafe", "script")
+"""No connection, no answer in time, a server that will not (full, read-only, loading, no permission), one that may lose
+events (durability.py), all else."""
 
 _REFUSALS = (AuthenticationError, BusyLoadingError, NoPermissionError, OutOfMemoryError, ReadOnlyError)
 _REFUSAL_CODES = ("BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS")
-
-SAFE: Final[Mapping[str, str]] = {
-    "appendonly": "yes",
-    "appendfsync": "always",
-    "no-appendfsync-on-rewrite": "no",
-    "maxmemory-policy": "noeviction",
-}
-"""The settings of a store that never loses what it acknowledged."""
 
 Call = list[str | bytes | int]
 """The keys and arguments of one run of the script."""
@@ -104,7 +98,7 @@ class StoreState:
     """What the server says of itself."""
 
     durable: bool
-    """Whether its settings are SAFE ones. Those that it keeps to itself are taken for unsafe."""
+    """Whether it keeps what it acknowledges, by its settings. Those that it keeps to itself are taken for unsafe."""
     memory_bytes: int
     memory_limit_bytes: int
     """0: none."""
@@ -136,7 +130,8 @@ def name_keys(user_id: str, *, prefix: str) -> Keys:
 class HistoryStore:
     """Appends events and reads histories, each in one round trip.
 
-    `observe` is told the seconds of every operation, `on_error` the kind of every failure. Marks against duplicates are
+    With `durability` strict, a store that may lose events gets none: StoreNotDurable; reads go on. `observe` is told
+    the seconds of every operation, `on_error` the kind of every failure. Marks against duplicates are
     forgotten when a user has more than `marks_kept` of them and they are older than `marks_age_ms`.
     """
 
@@ -150,6 +145,7 @@ class HistoryStore:
         marks_age_ms: int = 24 * 60 * 60 * 1000,
         read_timeout_s: float = 0.25,
         write_timeout_s: float = 1.0,
+        durability: Durability = "strict",
         observe: Callable[[Operation, float], None] | None = None,
         on_error: Callable[[ErrorKind], None] | None = None,
     ) -> None:
@@ -163,10 +159,16 @@ class HistoryStore:
         self._limits = (history_length, marks_kept, marks_age_ms)
         self._read_timeout_s = read_timeout_s
         self._write_timeout_s = write_timeout_s
+        self._guard = DurabilityGuard(durability)
         self._observe = observe
         self._on_error = on_error
         self._script = files(__package__).joinpath("history.lua").read_bytes()
         self._script_sha = hashlib.sha1(self._script, usedforsecurity=False).hexdigest()
+
+    @property
+    def durable(self) -> bool:
+        """Whether the store kept what it acknowledges when it was last looked at."""
+        return self._guard.known_safe
 
     async def append(self, events: Sequence[Event]) -> Appended:
         """Store events, each user's in the order given. When it returns, all are in the log and in the histories.
@@ -175,6 +177,9 @@ class HistoryStore:
         """
         calls = list(self._plan_calls(events))
         async with self._boundary("append", self._write_timeout_s):
+            if self._guard.wants_look:
+                await self._look()
+            self._guard.require()
             replies = await self._run_scripts([arguments for _, arguments in calls])
         outcomes: list[Outcome] = [Outcome.CONFLICT] * len(events)
         versions: dict[str, int] = {}
@@ -205,24 +210,16 @@ class HistoryStore:
             ]
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable unless the store answers."""
+        """Raise StoreUnavailable unless the store answers; look at its settings on the way."""
         async with self._boundary("ping", self._read_timeout_s):
-            pipeline = self._client.pipeline(transaction=False)
-            pipeline.execute_command("PING")
-            _raise_first(await _execute(pipeline))
+            await self._look("PING")
 
     async def inspect(self) -> StoreState:
         """The memory and the safety of the store."""
         async with self._boundary("inspect", self._read_timeout_s):
-            pipeline = self._client.pipeline(transaction=False)
-            pipeline.execute_command("INFO", "memory")
-            for setting in SAFE:
-                # One by one: servers before 7 take one name only. Managed ones may refuse: then they are not known.
-                pipeline.execute_command("CONFIG GET", setting)
-            info, *settings = await _execute(pipeline)
-            _raise_first([info])
+            [info] = await self._look("INFO", "memory")
             return StoreState(
-                durable=all(map(_is_safe, SAFE, settings)),
+                durable=self.durable,
                 memory_bytes=int(info["used_memory"]),
                 memory_limit_bytes=int(info.get("maxmemory", 0)),  # not every server has one
             )
@@ -245,15 +242,41 @@ class HistoryStore:
                     arguments += (event.event_id, event.digest, event.entry(), event.log_record())
                 yield portion, arguments
 
+    async def _look(self, *command: str) -> list[Any]:
+        """Look whether the store is safe, in one round trip with a command, if there is one. Its reply."""
+        pipeline = self._client.pipeline(transaction=False)
+        if command:
+            pipeline.execute_command(*command)
+        pipeline.execute_command("INFO", "persistence")
+        pipeline.execute_command("CONFIG GET", *SAFE)
+        *replies, settings = await _execute(pipeline)
+        _raise_first(replies)  # settings may be refused: they are not known then
+        persistence = {} if self.durable else judge_persistence(replies.pop())
+        self._guard.see({**judge_settings(settings), **persistence})
+        return replies[: 1 if command else 0]
+
     async def _run_scripts(self, calls: list[Call]) -> list[list[int]]:
         """Run the script once for each call, in order, in one round trip, or two when the server does not know it."""
-        replies = await _execute(self._pipe_scripts(calls))
+        replies = await self._execute_safely(self._pipe_scripts(calls))
         unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:  # the server's script cache is volatile; a call that found no script wrote nothing
             pipeline = self._pipe_scripts([calls[index] for index in unknown], load=True)
-            for index, reply in zip(unknown, (await _execute(pipeline))[1:], strict=True):
+            for index, reply in zip(unknown, (await self._execute_safely(pipeline))[1:], strict=True):
                 replies[index] = reply
         _raise_first(replies)
+        self._guard.require()
+        return replies
+
+    async def _execute_safely(self, pipeline: Pipeline) -> list[Any]:
+        """The replies to a pipeline that writes, which ends with a look at the store's settings if it must be safe."""
+        if not self._guard.strict:
+            return await _execute(pipeline)
+        pipeline.execute_command("CONFIG GET", *SAFE)
+        *replies, settings = await _execute(pipeline)
+        failed = any(isinstance(reply, RedisError) and not isinstance(reply, NoScriptError) for reply in replies)
+        # Of a server that answers nobody nothing is learnt. To find it safe again takes a look of its own.
+        if not failed and (faults := judge_settings(settings)):
+            self._guard.see(faults)
         return replies
 
     def _pipe_scripts(self, calls: list[Call], *, load: bool = False) -> Pipeline:
@@ -284,6 +307,10 @@ class HistoryStore:
         try:
             async with asyncio.timeout(timeout_s):
                 yield
+        except StoreNotDurable:
+            if self._on_error:
+                self._on_error("unsafe")
+            raise
         except (RedisError, OSError, ValueError) as error:  # ValueError: what comes is not what we wrote
             if self._on_error:
                 self._on_error(_classify(error))
@@ -302,10 +329,6 @@ def _raise_first(replies: Iterable[Any]) -> None:
     for reply in replies:
         if isinstance(reply, RedisError):
             raise reply
-
-
-def _is_safe(setting: str, reply: object) -> bool:
-    return isinstance(reply, dict) and reply.get(setting) == SAFE[setting]
 
 
 def _split(entries: list[bytes]) -> list[str]:

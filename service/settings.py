@@ -8,6 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from service.durability import Durability
+
 PREFIX = "NEXTITEM_"
 DEFAULT_TYPE = "view"
 """What an event without a type is."""
@@ -29,6 +31,10 @@ class Settings(BaseSettings):
     redis_password_file: Path | None = Field(
         default=None,
         description="file with the password of redis_url's user, read anew for every connection",
+    )
+    durability: Durability = Field(
+        default="strict",
+        description="`strict` refuses events while the store may lose them, `relaxed` takes them and says so",
     )
     data_dir: Path = Field(
         default=Path("nextitem-data"),

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import random
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -33,25 +32,24 @@ NO_FAULTS = Faults()
 
 
 class Proxy:
-    """Listens on one unix socket and speaks to another; assign `faults` at any time. Use it as a context."""
+    """A TCP line to a store on a unix socket; assign `faults` at any time. Use it as a context."""
 
-    def __init__(self, listen: Path, target: Path, *, seed: int = 0) -> None:
-        self._listen = listen
-        self._target = target
+    def __init__(self, store_url: str, *, seed: int = 0) -> None:
+        self._target = store_url.removeprefix("unix://")
         self._random = random.Random(seed)  # noqa: S311 - faults, no secrets
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.faults = NO_FAULTS
         self.failed = 0
         """How many chunks were not delivered."""
-
-    @property
-    def url(self) -> str:
-        """Where a client of the store finds the proxy."""
-        return f"unix://{self._listen}"
+        self.connections = 0
+        """How many connections were taken."""
+        self.url = ""
+        """Where a client of the store finds the proxy, once it listens."""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_unix_server(self._serve, self._listen)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(
@@ -59,6 +57,10 @@ class Proxy:
     ) -> None:
         if self._server is not None:
             self._server.close()
+        await self.hang_up()
+
+    async def hang_up(self) -> None:
+        """Close every connection."""
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
@@ -68,10 +70,11 @@ class Proxy:
         if task is None:
             raise RuntimeError("a connection is served in a task of its own")
         self._connections.add(task)
+        self.connections += 1
         writers = [writer]
         try:
             # A store that is down looks the same through the proxy: connected, and closed at once.
-            store_reader, store_writer = await asyncio.open_unix_connection(str(self._target))
+            store_reader, store_writer = await asyncio.open_unix_connection(self._target)
             writers.append(store_writer)
             ways = [self._forward(reader, store_writer), self._return(store_reader, writer)]
             _, other = await asyncio.wait(map(asyncio.ensure_future, ways), return_when=asyncio.FIRST_COMPLETED)

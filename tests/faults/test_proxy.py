@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +13,12 @@ from service.history import HistoryStore, Outcome
 
 
 @pytest.fixture
-def through_proxy(store, folder):
+def through_proxy(store):
     """Run an async function of a proxy and of a HistoryStore that reaches its store through it."""
 
     def run(scenario, **options):
         async def main():
-            target = Path(store.url.removeprefix("unix://"))
-            async with Proxy(folder / "proxy.sock", target) as proxy:
+            async with Proxy(store.url) as proxy:
                 history = HistoryStore(connect(proxy.url), **options)
                 try:
                     return await scenario(proxy, history)

@@ -20,6 +20,7 @@ OTHERS = {
     "bundle": "some/bundle",
     "redis_url": "rediss://host:1/2",
     "redis_password_file": "some/file",
+    "durability": "relaxed",
     "data_dir": "elsewhere",
     "host": "::1",
     "port": "0",
