@@ -12,7 +12,7 @@ TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test check check-protocol test-service dashboard preview format clean
+.PHONY: help demo test chaos check check-protocol test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -41,6 +41,9 @@ preview: $(VENV)/.run $(VENV)/.dev ## Draw docs/dashboard.png from the Prometheu
 
 check-protocol: $(VENV)/.run ## Reproduce the papers' popularity rows; DATA=FOLDER holds their files
 	@$(BIN)/python -m benchmarks.protocol "$(DATA)"
+
+chaos: $(VENV)/.run $(VENV)/.dev ## Lose no event: 50,000 under 77 faults, 21 power cuts among them; needs gcc
+	@$(BIN)/python -m benchmarks.chaos
 
 format: $(VENV)/.dev ## Format and apply safe fixes
 	$(BIN)/ruff format .

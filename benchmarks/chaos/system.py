@@ -1,0 +1,72 @@
+"""Clients, service, proxy and store, running, with one check at the end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.chaos.checker import Violation, check
+from benchmarks.chaos.clients import Clients
+from benchmarks.chaos.processes import SAFE_OPTIONS, ServiceProcess, StoreProcess
+from benchmarks.chaos.proxy import NO_FAULTS, Proxy
+from benchmarks.chaos.stored import read_stored
+
+HISTORY_LENGTH = 1000
+MARKS_KEPT = 1000
+
+
+@dataclass(frozen=True)
+class System:
+    """All parts; the clients send from the start on."""
+
+    store: StoreProcess
+    proxy: Proxy
+    service: ServiceProcess
+    clients: Clients
+    sending: asyncio.Task[None]
+
+    async def wait_for(self, acknowledged: int) -> None:
+        """Wait until so many events are acknowledged in all. Raises what ended the clients, if anything did."""
+        waiting = asyncio.create_task(self.clients.wait_for(acknowledged))
+        done, _ = await asyncio.wait({waiting, self.sending}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting not in done:
+            waiting.cancel()
+            self.sending.result()
+
+    async def settle(self) -> list[Violation]:
+        """Heal, let the clients end with everything acknowledged, and compare what they sent with what is stored."""
+        self.proxy.faults = NO_FAULTS
+        self.clients.stop()
+        await self.sending
+        async with self.store.client() as client:
+            stored = await read_stored(client)
+        return check(self.clients.sent, stored, history_length=HISTORY_LENGTH, marks_kept=MARKS_KEPT)
+
+
+@asynccontextmanager
+async def run_system(
+    folder: Path,
+    *,
+    binary: Path,
+    library: Path,
+    bundle: Path,
+    clients: int = 4,
+    options: Mapping[str, str] = SAFE_OPTIONS,
+    durability: str = "strict",
+) -> AsyncIterator[System]:
+    """Start everything in a folder with a short path, and end it."""
+    store = StoreProcess(binary, folder, library=library, options=options)
+    await store.start()
+    async with Proxy(store.url) as proxy:
+        service = ServiceProcess(proxy.url, bundle, folder / "service.log", "--durability", durability)
+        await service.start()
+        sender = Clients(lambda: service.url, count=clients)
+        sending = asyncio.create_task(sender.run())
+        try:
+            yield System(store, proxy, service, sender, sending)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            await service.stop()
+            await store.kill()
