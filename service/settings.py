@@ -40,6 +40,13 @@ class Settings(BaseSettings):
         default=Path("nextitem-data"),
         description="folder of the embedded store, which is used when there is no redis_url",
     )
+    archive_dir: Path | None = Field(
+        default=None,
+        description="folder to which the log is moved; the embedded store's goes to `archive` in data_dir without it",
+    )
+    archive_minutes: int = Field(
+        default=60, ge=1, le=720, description="how often the log is archived, and erased users leave the archive"
+    )
     host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     workers: int = Field(default=1, ge=1, le=256, description="processes that answer; each holds the model once")
@@ -51,6 +58,9 @@ class Settings(BaseSettings):
     max_batch: int = Field(default=32, ge=1, le=1024, description="requests that share one model run, at most")
     history_length: int = Field(
         default=1000, ge=1, le=10_000, description="events that are remembered for each user, the newest"
+    )
+    history_days: int = Field(
+        default=400, ge=2, le=36_500, description="days without an event after which a user's history is forgotten"
     )
     event_types: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(DEFAULT_TYPE, "click", "cart", "purchase", "rating"),

@@ -26,10 +26,10 @@ async def cut_power_in_rewrite(system: System) -> None:
 
 
 async def cut_power_of_unsafe(system: System) -> None:
-    """The store was told to sync once a second, and loses its power before it did."""
+    """The store was told to sync once a second, and loses its power when what came before is synced."""
     async with system.store.client() as client:
         await client.config_set("appendfsync", "everysec")
-    await asyncio.sleep(LASTS_S / 3)
+    await asyncio.sleep(2 * LASTS_S)
     await cut_power(system)
 
 

@@ -51,7 +51,11 @@ class StoreProcess:
         self._power.begin()
         with (self._folder / "store.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdout=log, stderr=log, env=os.environ | self._power.environment
+                *self._command,
+                stdout=log,
+                stderr=log,
+                env=os.environ | self._power.environment,
+                start_new_session=True,
             )
         async with asyncio.timeout(_START_LIMIT_S), self.client() as client:
             while not await _answers(client):  # noqa: ASYNC110 - another process tells nobody
@@ -67,10 +71,14 @@ class StoreProcess:
         _running(self._process).send_signal(number)
 
     async def kill(self) -> None:
-        """End it with SIGKILL."""
+        """End it with SIGKILL, and the child that writes its file anew, as a power cut would."""
         process = _running(self._process)
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+        for _ in range(200):  # the child is not ours to wait for, and may stay as a zombie
+            if not _group_lives(process.pid):
+                break
+            await asyncio.sleep(0.005)
 
     async def lose_power(self) -> int:
         """End it as a power cut would: what was not synced is gone. How many bytes that were."""
@@ -114,6 +122,14 @@ class ServiceProcess:
         process = _running(self._process)
         process.send_signal(signal.SIGTERM)
         await process.wait()
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _running(process: asyncio.subprocess.Process | None) -> asyncio.subprocess.Process:

@@ -7,9 +7,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from benchmarks.chaos.checker import Entry, Stored
-from service.history import name_keys
-
-PREFIX = "nextitem:"
+from service.keys import PREFIX, name_keys
 
 
 async def read_stored(client: Redis) -> Stored:
@@ -20,7 +18,7 @@ async def read_stored(client: Redis) -> Stored:
             record = json.loads(fields[b"e"])
             entry = Entry(record["user_id"], record["event_id"], record["item_id"], record["timestamp"])
             # One in another partition than its user's belongs to nobody.
-            log[entry.user_id if name_keys(entry.user_id, prefix=PREFIX).log == key else key].append(entry)
+            log[entry.user_id if name_keys(entry.user_id).log == key else key].append(entry)
     histories = {}
     for key, user_id in await _list_keys(client, "history"):
         lines = await _ask(client, "LRANGE", key, 0, -1)

@@ -14,6 +14,7 @@ from benchmarks.chaos.stored import read_stored
 
 HISTORY_LENGTH = 1000
 MARKS_KEPT = 1000
+WAIT_LIMIT_S = 120
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,13 @@ class System:
     sending: asyncio.Task[None]
 
     async def wait_for(self, acknowledged: int) -> None:
-        """Wait until so many events are acknowledged in all. Raises what ended the clients, if anything did."""
+        """Wait until so many events are acknowledged in all. Raises TimeoutError, or what ended the clients."""
         waiting = asyncio.create_task(self.clients.wait_for(acknowledged))
-        done, _ = await asyncio.wait({waiting, self.sending}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({waiting, self.sending}, timeout=WAIT_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
         if waiting not in done:
             waiting.cancel()
+            if not done:
+                raise TimeoutError(f"the service did not recover within {WAIT_LIMIT_S} s")
             self.sending.result()
 
     async def settle(self) -> list[Violation]:

@@ -22,6 +22,8 @@ OTHERS = {
     "redis_password_file": "some/file",
     "durability": "relaxed",
     "data_dir": "elsewhere",
+    "archive_dir": "some/archive",
+    "archive_minutes": "5",
     "host": "::1",
     "port": "0",
     "workers": "3",
@@ -29,6 +31,7 @@ OTHERS = {
     "threads": "2",
     "max_batch": "64",
     "history_length": "50",
+    "history_days": "30",
     "event_types": "view,wish.list,a:b",
     "log_level": "debug",
 }
