@@ -13,15 +13,23 @@ from pathlib import Path
 
 SECRETS = "secrets"
 SERVICE_PASSWORD = Path("service/valkey-password")
+ARCHIVER_PASSWORD = Path("archiver/valkey-password")
 OPERATOR_PASSWORD = Path("valkey/operator-password")
 GRAFANA_PASSWORD = Path("grafana/admin-password")
-PASSWORDS = (SERVICE_PASSWORD, OPERATOR_PASSWORD, GRAFANA_PASSWORD)
+PASSWORDS = (SERVICE_PASSWORD, ARCHIVER_PASSWORD, OPERATOR_PASSWORD, GRAFANA_PASSWORD)
 USERS = Path("valkey/users.acl")
 
-IDS = {"service": 10001, "valkey": 999, "prometheus": 65534, "grafana": 472}
-"""The user and group of each in docker-compose.yml; all but the first are those of the public images."""
+IDS = {"service": 10001, "archiver": 10002, "valkey": 999, "prometheus": 65534, "grafana": 472}
+"""The user and group of each in docker-compose.yml; all but the first two are those of the public images."""
 
-OWNERS = {"bundles": "service", "runs": "service", "valkey": "valkey", "prometheus": "prometheus", "grafana": "grafana"}
+OWNERS = {
+    "bundles": "service",
+    "runs": "service",
+    "archive": "archiver",
+    "valkey": "valkey",
+    "prometheus": "prometheus",
+    "grafana": "grafana",
+}
 """Which data volume is whose."""
 
 Chown = Callable[[Path, int, int], None]
@@ -38,8 +46,10 @@ def prepare(volumes: Path, users_template: str, chown: Chown = os.chown) -> list
         if not file.exists():
             _write_secret(file, secrets.token_urlsafe(32), chown)
             made.append(str(name))
-    service, operator, _ = (_read_password(volumes / SECRETS / name) for name in PASSWORDS)
-    users = render_users(users_template, service_password=service, operator_password=operator)
+    service, archiver, operator, _ = (_read_password(volumes / SECRETS / name) for name in PASSWORDS)
+    users = render_users(
+        users_template, service_password=service, archiver_password=archiver, operator_password=operator
+    )
     if not (volumes / SECRETS / USERS).exists() or (volumes / SECRETS / USERS).read_text() != users:
         _write_secret(volumes / SECRETS / USERS, users, chown)
     for volume, owner in OWNERS.items():

@@ -9,8 +9,11 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
+from service.archiver import Archiver
+from service.connection import connect
 from service.event import make_event
 from service.history import HistoryStore, Outcome
+from service.segments import Archive
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "valkey"
 NOW_MS = 1_763_719_498_123
@@ -97,6 +100,30 @@ def test_service_may_not(service_client: Redis, command: str) -> None:
     """What would lose data, spy or leave the prefix is refused to the service's user."""
     with pytest.raises(NoPermissionError):
         service_client.execute_command(*command.split())
+
+
+def test_archiver_moves_the_log_and_may_do_nothing_else(
+    store: tuple[Path, Path], prepare: Any, log_in: Callable[[str], Redis], in_store: Callable[..., Any], tmp_path: Path
+) -> None:
+    """As its own user it archives and erases; histories, and what would lose them, are refused to it."""
+    events = [make_event(user_id=user, item_id="i", event_type="view", now_ms=NOW_MS) for user in ("a", "b")]
+    in_store(lambda history: history.append(events))
+    in_store(lambda history: history.erase("a"))
+    socket, secrets = store
+
+    async def archive() -> int:
+        client = connect(f"unix://archiver@{socket}", password_file=secrets / prepare.ARCHIVER_PASSWORD)
+        try:
+            with Archive(tmp_path) as archive:
+                return (await Archiver(client, archive).run()).moved
+        finally:
+            await client.aclose()
+
+    assert asyncio.run(archive()) == 1
+    client = log_in("archiver")
+    for command in ("LRANGE nextitem:history:{00}:u 0 -1", "XADD nextitem:log:{00} * e x", "FLUSHALL", "CONFIG GET *"):
+        with pytest.raises(NoPermissionError):
+            client.execute_command(*command.split())
 
 
 def test_debugging_is_off(service_client: Redis) -> None:

@@ -116,6 +116,7 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
         ("/recommend", "post"): {"200", "400", "409", "413", "415", "422"},
         ("/events", "post"): {"200", "400", "413", "415", "422", "503"},
         ("/users/{user_id}/history", "get"): {"200", "422", "503"},
+        ("/users/{user_id}", "delete"): {"204", "404", "422", "503"},
         ("/items/{item_id}", "get"): {"200", "404", "422"},
         ("/model", "get"): {"200", "422"},
         ("/health/live", "get"): {"200"},
