@@ -40,13 +40,18 @@ class Archiver:
         self._prefix = prefix
 
     async def run(self) -> Archived:
-        """Move everything that is in the log now. Raises StoreUnavailable, and OSError when the disk fails."""
+        """Move everything that is in the log now, then erase.
+
+        Raises StoreUnavailable, OSError when the disk fails, StartFailed for another store's archive or a damaged one.
+        """
         try:
             self._archive.belong_to(await self._name_store())
             moved = erased = 0
             for partition in range(PARTITIONS):
                 moved += await self._move(partition)
-                # Read after the segments were written: who is erased from here on is seen by the next run.
+            # Last: a segment that cannot be read keeps none of the log in the store. And after the segments were
+            # written: who is erased from here on is seen by the next run.
+            for partition in range(PARTITIONS):
                 erased += self._archive.erase(partition, await self._read_erased(partition), digest_user)
         except RedisError as error:
             raise StoreUnavailable from error

@@ -45,7 +45,9 @@ def archive_on(url: str, settings: Settings, archive: Archive, stop: threading.E
         except OSError as error:
             _log.error("The archive cannot be written: %s. The log stays in the store, which fills", error.strerror)
         except StartFailed as error:
-            _log.error("The log is not archived: %s", error)
+            _log.error("The log is not archived, or not all erased: %s", error)
+        except Exception:  # whatever it is: a thread that ended would archive nothing ever again
+            _log.exception("The archiver failed; it tries again in %d minutes", settings.archive_minutes)
         if stop.wait(settings.archive_minutes * 60):
             return
 

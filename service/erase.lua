@@ -14,9 +14,10 @@ for key, wanted in pairs({[log] = 'stream', [erased] = 'hash'}) do
   end
 end
 
--- Client's clocks may be ahead: an event of the future must not come back either.
+-- Clients' clocks may be ahead: an event of the future must not come back either, nor one that was erased before.
 local time = redis.call('TIME')
 local until_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+until_ms = math.max(until_ms, tonumber(redis.call('HGET', erased, ARGV[1]) or 0))
 if redis.call('TYPE', history)['ok'] == 'list' then
   local newest = redis.call('LINDEX', history, -1)
   until_ms = math.max(until_ms, tonumber(string.sub(newest, 1, 13)) or 0)

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -92,7 +93,10 @@ class Archive:
         write_whole(file, "".join(f"{digest}  {name}\n" for name, digest in digests.items()).encode())
 
     def erase(self, partition: int, erased: Erased, digest_user: Callable[[str], str]) -> int:
-        """Take erased users out of the segments, once for each erasure. The number of events that are gone."""
+        """Take erased users out of the segments, once for each erasure. The number of events that are gone.
+
+        Raises StartFailed when a segment is damaged: nobody knows then whether it holds them.
+        """
         file = self._folder / f"{partition:02d}.erased.json"
         done: dict[str, int] = orjson.loads(file.read_bytes()) if file.exists() else {}
         wanted = {digest: until_ms for digest, until_ms in erased.items() if done.get(digest) != until_ms}
@@ -100,7 +104,7 @@ class Archive:
             return 0
         gone = 0
         for _, segment in self._list(partition):
-            records = gzip.decompress(segment.read_bytes()).splitlines()
+            records = _unpack(segment)
             kept = drop_erased(records, wanted, digest_user)
             if len(kept) < len(records):
                 write_whole(segment, _pack(kept))
@@ -124,6 +128,13 @@ def drop_erased(records: Sequence[bytes], erased: Erased, digest_user: Callable[
         for record in records
         if (event := orjson.loads(record))["timestamp"] > erased.get(digest_user(event["user_id"]), -1)
     ]
+
+
+def _unpack(segment: Path) -> list[bytes]:
+    try:
+        return gzip.decompress(segment.read_bytes()).splitlines()
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise StartFailed(f"{segment} is damaged: put it back from a backup, or take it out of the folder") from error
 
 
 def _pack(records: Iterable[bytes]) -> bytes:

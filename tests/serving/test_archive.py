@@ -181,6 +181,23 @@ def test_erased_users_leave_the_archive(archive_now, send, in_store, folder):
     assert "u1" in {user for user, _ in read_archive(folder)}
 
 
+def test_damaged_segment_is_named_and_keeps_no_log_in_the_store(archive_now, send, in_store, raw, folder):
+    """Whether it holds an erased user nobody knows: the erasure waits until it is put back, and the log does not."""
+    send(["a"])
+    archive_now()
+    [segment] = folder.glob(f"{name_keys('u1').log[-3:-1]}-*.gz")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-9])
+    send(["b"])
+    in_store(lambda store: store.erase("u1"))
+    with pytest.raises(StartFailed, match=f"{segment.name} is damaged"):
+        archive_now()
+    assert in_log(raw) == 0
+    segment.write_bytes(whole)
+    assert archive_now().erased == 1
+    assert sorted(read_archive(folder)) == [(user, name) for user in ("u2", "u3") for name in "ab"]
+
+
 def test_entries_that_an_interrupted_erasure_left_are_not_archived(archive_now, send, raw, folder):
     """The tombstone alone keeps them out, and they leave the log."""
     send(["a"])

@@ -66,6 +66,19 @@ def test_older_events_do_not_come_back(in_store, event):
     assert history.version == 1
 
 
+def test_erasing_again_forgets_no_erasure(in_store, event):
+    """An event of the future that was erased stays away after a second erasure, whose own moment is earlier."""
+    ahead = event(event_id="ahead", timestamp_ms=4_000_000_000_000)
+
+    async def scenario(store):
+        await store.append([ahead])
+        await store.erase("u1")
+        await store.erase("u1")
+        return (await store.append([ahead])).outcomes
+
+    assert in_store(scenario) == [Outcome.ERASED]
+
+
 def test_erasing_again_and_strangers(in_store, raw, event):
     """Both are done as asked; a rejected event of an erased user makes no keys."""
 
