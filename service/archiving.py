@@ -46,7 +46,7 @@ def archive_on(url: str, settings: Settings, archive: Archive, stop: threading.E
             _log.error("The archive cannot be written: %s. The log stays in the store, which fills", error.strerror)
         except StartFailed as error:
             _log.error("The log is not archived, or not all erased: %s", error)
-        except Exception:  # whatever it is: a thread that ended would archive nothing ever again
+        except Exception:  # noqa: BLE001 - whatever it is: a thread that ended would archive nothing ever again
             _log.exception("The archiver failed; it tries again in %d minutes", settings.archive_minutes)
         if stop.wait(settings.archive_minutes * 60):
             return
