@@ -10,9 +10,15 @@ DATA ?= ../shared/data
 TORCH ?= $(if $(wildcard $(VENV)/.torch-cuda),cuda,cpu)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
+PEERS := .cache/peers
+OPTIONS ?=
+# Sets index to pip's option for PyTorch's CPU build where the public CPU index answers within two seconds. pip prefers
+# 2.13.0+cpu to 2.13.0, so that an extra index is enough.
+FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.request as r; r.urlopen("$(TORCH_CPU_INDEX)/torch/", timeout=2)' 2>/dev/null; \
+	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test chaos check check-protocol test-service dashboard preview format clean
+.PHONY: help demo test chaos check check-protocol bench-training test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -45,6 +51,9 @@ check-protocol: $(VENV)/.run ## Reproduce the papers' popularity rows; DATA=FOLD
 chaos: $(VENV)/.run $(VENV)/.dev ## Lose no event: 50,000 under 77 faults, 21 power cuts among them; needs gcc
 	@$(BIN)/python -m benchmarks.chaos
 
+bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
+	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
+
 format: $(VENV)/.dev ## Format and apply safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -59,17 +68,22 @@ $(VENV)/.torch-$(TORCH):
 	@test ! -e $(VENV)/.run || $(PIP) uninstall -y torch
 	@rm -f $(VENV)/.torch-* && touch $@
 
-# PyTorch comes first and by itself: its CPU build where the public CPU index answers within two seconds, else the plain
-# index's. pip prefers 2.13.0+cpu to 2.13.0, so that an extra index is enough.
+# PyTorch comes first and by itself: its CPU build where there is one, else the plain index's.
 $(VENV)/.run: pyproject.toml constraints.txt $(VENV)/.torch-$(TORCH)
 	@echo "Installing PyTorch ($(TORCH)), ONNX Runtime and the rest into $(VENV) ..."
-	@index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.request as r; r.urlopen("$(TORCH_CPU_INDEX)/torch/", timeout=2)' 2>/dev/null; \
-	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi; $(PIP) install -c constraints.txt $$index torch
+	@$(FIND_TORCH); $(PIP) install -c constraints.txt $$index torch
 	@$(PIP) install -c constraints.txt -e '.[service,training]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.run
 	@$(PIP) install -c constraints.txt -e '.[service,training,test,deploy,check]'
+	@touch $@
+
+# An environment for each trainer that ours is compared with: their pins are not ours.
+$(PEERS)/%/.ready: benchmarks/training/requirements/%.txt
+	@echo "Installing $* into $(@D) ..."
+	@mkdir -p $(PEERS) && $(PYTHON) -m venv --clear $(@D)
+	@$(FIND_TORCH); $(PIP:$(BIN)%=$(@D)/bin%) install $$index -r $<
 	@touch $@
 
 .venv-service/.ready: pyproject.toml constraints.txt

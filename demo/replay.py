@@ -11,6 +11,8 @@ from demo.commands import DemoFailed
 from demo.movielens import Rating
 
 EVENTS_PER_REQUEST = 500
+PATIENCE_MS = 2000
+"""Every answer is verified: on a slow machine, too, it must come from the model."""
 
 
 @dataclass
@@ -63,7 +65,7 @@ def send_histories(client: httpx.Client, histories: Iterable[Sequence[Rating]]) 
 
 def count_stored(client: httpx.Client, user: str) -> int:
     """How many events of a user the service has taken, in this run or an earlier one."""
-    history = post(client, "/recommend", {"user_id": user, "k": 1})["history"]
+    history = post(client, "/recommend", {"user_id": user, "k": 1, "timeout_ms": PATIENCE_MS})["history"]
     if history is None:
         raise DemoFailed("the service cannot read histories: its store does not answer")
     return int(history["version"])
@@ -72,14 +74,17 @@ def count_stored(client: httpx.Client, user: str) -> int:
 def replay_user(client: httpx.Client, ratings: Sequence[Rating], online: Online) -> None:
     """Ask what comes next, send what did, ask again; every answer is verified. Raises DemoFailed."""
     *past, last = ratings
-    before = post(client, "/recommend", {"user_id": last.user, "k": 10})
+    before = post(client, "/recommend", {"user_id": last.user, "k": 10, "timeout_ms": PATIENCE_MS})
     _verify(before, past)
     online.count(before, last.item)
     sent = post(client, "/events", last.as_event(len(past)))
     if sent["accepted"] + sent["duplicates"] != 1:
         raise DemoFailed(f"the event of user {last.user} was not taken: {sent}")
+    version = sent["history"][last.user]
     after = post(
-        client, "/recommend", {"user_id": last.user, "k": 10, "min_history_version": sent["history"][last.user]}
+        client,
+        "/recommend",
+        {"user_id": last.user, "k": 10, "min_history_version": version, "timeout_ms": PATIENCE_MS},
     )
     _verify(after, ratings)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Degraded = Literal["store_unavailable", "engine_unavailable"]
+Degraded = Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"]
 Source = Literal["model", "popular"]
 
 

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
 from importlib.metadata import version
@@ -12,7 +11,10 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from uvicorn.config import STARTUP_FAILURE
 
+from service.admission import Admission
+from service.breaker import Breaker
 from service.connection import connect
+from service.engine_thread import EngineThread
 from service.envelope import Envelope
 from service.errors import StartFailed
 from service.health import Health
@@ -28,7 +30,7 @@ from service.settings import Settings, describe_faults
 from service.store_watch import StoreWatch
 from service.wiring import Service
 
-ROUTERS = (recommend.router, events.router, erasure.router, lookup.router, operations.router)
+ROUTERS = (recommend.router, events.router, lookup.router, erasure.router, operations.router)
 
 
 def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
@@ -77,14 +79,22 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
     recommender = Recommender(
         model,
         store=store,
+        breaker=Breaker("read"),
         metrics=metrics,
-        executor=ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine"),
+        executor=EngineThread(),
         max_batch=settings.max_batch,
+        max_waiting=settings.queue_room,
     )
     health = Health(store=store, recommender=recommender)
     store_watch = StoreWatch(store=store, metrics=metrics)
-    app.state.service = Service(settings, model, metrics, store, recommender, health, store_watch)
-    app.add_middleware(Envelope, metrics=metrics)
+    app.state.service = Service(settings, model, metrics, store, Breaker("append"), recommender, health, store_watch)
+    app.add_middleware(
+        Admission,
+        metrics=metrics,
+        max_requests=settings.request_room,
+        max_event_requests=settings.event_room,
+    )
+    app.add_middleware(Envelope, metrics=metrics, health=health)  # added last, it is the outermost
     install_problems(app)
     install_openapi(app)
     return app
@@ -127,9 +137,10 @@ def load_configured(settings: Settings) -> LiveModel:
 async def _run(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.recommender.start()
-    service.health.phase = "serving"
+    if not service.health.draining:  # told to stop before it began
+        service.health.phase = "serving"
     yield
-    service.health.phase = "draining"
+    service.health.drain()
     await service.recommender.close()
     await service.store.close()
 

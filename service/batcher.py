@@ -1,15 +1,25 @@
-"""Batches without a timer: idle, a lone question leaves at once; busy, whatever waits becomes the next batch."""
+"""Batches without a timer: idle, a lone question leaves at once; busy, whatever waits becomes the next batch.
+
+No question is processed for nobody: who left or ran out of time is dropped, and so is who would run out of it before a
+batch of the usual length ends. Otherwise a service that is asked too much would work on nothing but late answers.
+"""
 
 import asyncio
 import logging
+import math
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+
+RECENT = 8
+"""Of so many batches the second slowest says how long one takes: not the slowest, since one may have stalled, but no
+quicker one. First come first served, a full queue is led by those who have just enough time left, and were batches held
+for quicker than they are, every one of them would end a moment too late."""
 
 _log = logging.getLogger(__name__)
 
@@ -18,11 +28,24 @@ class BatcherStopped(Exception):
     """The batcher is closed, or its task died; the question was not answered."""
 
 
-@dataclass(frozen=True, slots=True)
+class QueueFull(Exception):
+    """As many questions wait as may."""
+
+
+class Expired(Exception):
+    """The question's time is over, or will be before it can be answered."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Waiter(Generic[Q, R]):
     question: Q
     answer: asyncio.Future[R]
-    since: float = field(default_factory=time.perf_counter)
+    since_s: float
+    expires_s: float
+
+    def expire(self) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(Expired())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +60,8 @@ class Observers:
 class Batcher(Generic[Q, R]):
     """Hands questions to `process` in batches, first come first served; knows nothing of what they are.
 
-    Two batches are under way at most: one may read and encode while the other computes.
+    Two batches are under way at most: one may read and encode while the other computes. `max_waiting` questions wait
+    at most. Times are those of `clock`, in seconds.
     """
 
     def __init__(
@@ -45,13 +69,18 @@ class Batcher(Generic[Q, R]):
         process: Callable[[Sequence[Q]], Awaitable[Sequence[R | Exception]]],
         *,
         max_batch: int,
+        max_waiting: int,
         in_flight: int = 2,
         observers: Observers | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._process = process
         self._max_batch = max_batch
+        self._max_waiting = max_waiting
         self._observers = observers or Observers()
-        self._waiting: deque[_Waiter[Q, R]] = deque()
+        self._clock = clock
+        self._waiting: OrderedDict[_Waiter[Q, R], None] = OrderedDict()
+        self._recent_s: deque[float] = deque(maxlen=RECENT)
         self._arrived = asyncio.Event()
         self._slots = asyncio.Semaphore(in_flight)
         self._serving: set[asyncio.Task[None]] = set()
@@ -68,15 +97,32 @@ class Batcher(Generic[Q, R]):
         self._collector = asyncio.create_task(self._collect(), name="batcher")
         self._collector.add_done_callback(self._collector_ended)
 
-    async def submit(self, question: Q) -> R:
-        """The answer to one question. Raises what `process` gives or raises for it, or BatcherStopped."""
+    async def submit(self, question: Q, *, expires_s: float = math.inf) -> R:
+        """The answer to one question, until `expires_s` of the clock.
+
+        Raises what `process` gives or raises for it, Expired, QueueFull or BatcherStopped.
+        """
         if not self.alive:
             raise BatcherStopped
-        waiter: _Waiter[Q, R] = _Waiter(question, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiter)
+        now_s = self._clock()
+        if expires_s <= now_s:
+            raise Expired
+        if len(self._waiting) >= self._max_waiting:
+            raise QueueFull
+        loop = asyncio.get_running_loop()
+        waiter: _Waiter[Q, R] = _Waiter(question, loop.create_future(), now_s, expires_s)
+        alarm = loop.call_later(expires_s - now_s, waiter.expire) if expires_s < math.inf else None
+        self._waiting[waiter] = None
         self._observers.on_depth(len(self._waiting))
         self._arrived.set()
-        return await waiter.answer  # cancelling this cancels the future, which marks the waiter as departed
+        try:
+            return await waiter.answer  # cancelling this cancels the future, which marks the waiter as departed
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            if waiter in self._waiting:  # it makes room at once, not only when a batch is taken
+                del self._waiting[waiter]
+                self._observers.on_depth(len(self._waiting))
 
     async def close(self) -> None:
         """Refuse new questions, answer those that wait, then stop."""
@@ -106,34 +152,49 @@ class Batcher(Generic[Q, R]):
             task.add_done_callback(self._served)
 
     def _take(self) -> list[_Waiter[Q, R]]:
+        """The next batch, of those who can still be answered in time."""
+        now_s = self._clock()
+        soonest_s = now_s + (sorted(self._recent_s)[-2:] or [0.0])[0]
         batch: list[_Waiter[Q, R]] = []
+        hopeless: list[_Waiter[Q, R]] = []
         while self._waiting and len(batch) < self._max_batch:
-            waiter = self._waiting.popleft()
-            if not waiter.answer.done():
-                batch.append(waiter)
+            waiter, _ = self._waiting.popitem(last=False)
+            if waiter.expires_s <= now_s:  # its alarm may be late when the loop is
+                waiter.expire()
+            elif not waiter.answer.done():
+                (batch if waiter.expires_s > soonest_s else hopeless).append(waiter)
+        if not batch:  # some of them must try, or no batch would ever show that it has become quicker
+            batch, hopeless = hopeless[-self._max_batch :], hopeless[: -self._max_batch]
+        for waiter in hopeless:
+            waiter.expire()
         if not self._waiting and not self._closing:
             self._arrived.clear()
         return batch
 
     def _tell(self, batch: list[_Waiter[Q, R]]) -> None:
-        now = time.perf_counter()
+        now_s = self._clock()
         for waiter in batch:
-            self._observers.on_wait(now - waiter.since)
+            self._observers.on_wait(now_s - waiter.since_s)
         self._observers.on_batch(len(batch))
         self._observers.on_depth(len(self._waiting))
 
     async def _serve(self, batch: list[_Waiter[Q, R]]) -> None:
+        started_s = self._clock()
         try:
             results = await self._process([waiter.question for waiter in batch])
             if len(results) != len(batch):
                 raise RuntimeError("a batch was answered with another number of results")  # noqa: TRY301 - answered below
+            self._recent_s.append(self._clock() - started_s)
         except asyncio.CancelledError:
             _fail(batch)
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is these waiters' answer
             _log.error("A batch failed", exc_info=error)
             results = [error] * len(batch)
+        now_s = self._clock()
         for waiter, result in zip(batch, results, strict=True):
+            if waiter.expires_s <= now_s:
+                waiter.expire()
             if waiter.answer.done():
                 continue
             if isinstance(result, Exception):
@@ -153,7 +214,7 @@ class Batcher(Generic[Q, R]):
         self._waiting.clear()
 
 
-def _fail(waiters: Sequence[_Waiter[Q, R]]) -> None:
+def _fail(waiters: Iterable[_Waiter[Q, R]]) -> None:
     for waiter in waiters:
         if not waiter.answer.done():
             waiter.answer.set_exception(BatcherStopped())

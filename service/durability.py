@@ -91,4 +91,4 @@ class DurabilityGuard:
     def require(self) -> None:
         """Raise StoreNotDurable unless events may be taken."""
         if self.strict and not self.known_safe:
-            raise StoreNotDurable
+            raise StoreNotDurable(kind="unsafe")

@@ -8,6 +8,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.errors import Internal
+from service.health import Health
 from service.metrics import UNMATCHED, Metrics
 from service.problems import answer_problem
 from service.stopwatch import Stopwatch
@@ -21,9 +22,10 @@ _log = logging.getLogger(__name__)
 class Envelope:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, health: Health) -> None:
         self._app = app
         self._metrics = metrics
+        self._health = health
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -39,7 +41,10 @@ class Envelope:
             nonlocal code
             if message["type"] == "http.response.start":
                 code = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = request_id
+                if self._health.draining:  # or the client's next request would meet a connection that is being closed
+                    headers["Connection"] = "close"
             await send(message)
 
         try:

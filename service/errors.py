@@ -13,6 +13,7 @@ ServiceError
 │   ├── HistoryBehind            409     history-version
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
 │   │   └── StoreNotDurable                                       the store may lose events and gets none
+│   ├── Overloaded               503     overloaded               with Retry-After
 │   └── Internal                 500     internal                 a bug of ours
 ├── EngineUnavailable            never leaves the recommender: its ladder answers instead
 └── StartFailed                  the process cannot start: one clear sentence for the log
@@ -140,6 +141,11 @@ class StoreUnavailable(Problem):
     )
     retry_after_s: ClassVar[int] = 1
 
+    def __init__(self, detail: str | None = None, *, kind: str | None = None) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        """What went wrong, as the history port counts it; None where the store was not even asked."""
+
 
 class StoreNotDurable(StoreUnavailable):
     """The store answers, but would not keep what it acknowledges."""
@@ -148,6 +154,16 @@ class StoreNotDurable(StoreUnavailable):
         "The store may lose events, so none is taken. Nothing was acknowledged: send the same request with the same "
         "event_ids again."
     )
+
+
+class Overloaded(Problem):
+    """The process holds as many requests as it may. Nothing was read of this one."""
+
+    status = 503
+    slug = "overloaded"
+    title = "The service is overloaded"
+    default_detail = "The service has no room for another request at the moment: send it again later."
+    retry_after_s: ClassVar[int] = 1
 
 
 class Internal(Problem):

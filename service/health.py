@@ -23,6 +23,15 @@ class Health:
         self._store_answers = False
         self.phase: Literal["starting", "serving", "draining"] = "starting"
 
+    def drain(self) -> None:
+        """From now on it is not ready: the service is about to stop. It still answers."""
+        self.phase = "draining"
+
+    @property
+    def draining(self) -> bool:
+        """Whether the service is about to stop."""
+        return self.phase == "draining"
+
     async def report(self) -> tuple[int, Readiness]:
         """The status code and what it means. A ladder that holds is 200, `degraded`."""
         if self.phase != "serving":

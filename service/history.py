@@ -5,6 +5,7 @@ It knows ids, never a model's indexes. Nothing of redis-py passes this module: e
 
 import asyncio
 import hashlib
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from redis.asyncio.client import Pipeline
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
+    ClusterDownError,
     NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
@@ -53,8 +55,15 @@ ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused",
 """No connection, no answer in time, a server that will not (full, read-only, loading, no permission), one that may lose
 events (durability.py), all else."""
 
-_REFUSALS = (AuthenticationError, BusyLoadingError, NoPermissionError, OutOfMemoryError, ReadOnlyError)
-_REFUSAL_CODES = ("BUSY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "NOREPLICAS")
+_REFUSALS = (
+    AuthenticationError,
+    BusyLoadingError,
+    ClusterDownError,  # MASTERDOWN included
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+)
+_REFUSAL_CODES = ("BUSY", "MISCONF", "NOREPLICAS")
 
 Call = list[str | bytes | int]
 """The keys and arguments of one run of a script."""
@@ -191,10 +200,13 @@ class HistoryStore:
                 outcomes[index] = Outcome(result)
         return Appended(outcomes, versions)
 
-    async def read_many(self, user_ids: Sequence[str]) -> list[History]:
-        """The histories of users, in the order given, empty for those unknown. One round trip."""
+    async def read_many(self, user_ids: Sequence[str], *, within_s: float = math.inf) -> list[History]:
+        """The histories of users, in the order given, empty for those unknown. One round trip.
+
+        Takes `within_s` seconds at most, if that is less than every read may take.
+        """
         histories = {}
-        async with self._boundary("read", self._read_timeout_s):
+        async with self._boundary("read", min(self._read_timeout_s, within_s)):
             for user_id, version, entries in await self._fetch(dict.fromkeys(user_ids)):
                 words = _split(entries)
                 last_event_at_ms = int(words[-FIELDS]) if words else None
@@ -346,9 +358,10 @@ class HistoryStore:
                 self._on_error("unsafe")
             raise
         except (RedisError, OSError, ValueError) as error:  # ValueError: what comes is not what we wrote
+            kind = _classify(error)
             if self._on_error:
-                self._on_error(_classify(error))
-            raise StoreUnavailable from error
+                self._on_error(kind)
+            raise StoreUnavailable(kind=kind) from error
         finally:
             if self._observe:
                 self._observe(operation, time.perf_counter() - started_s)

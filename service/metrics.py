@@ -7,11 +7,13 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from service.answers import Degraded
 from service.history import ERROR_KINDS, OPERATIONS, ErrorKind, Operation, StoreState
 from service.metrics_folder import METRICS_FOLDER, lock_readers
 from service.stopwatch import STAGES, Stopwatch
@@ -19,7 +21,9 @@ from service.stopwatch import STAGES, Stopwatch
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 SOURCES = ("model", "popular")
-DEGRADED = ("store_unavailable", "engine_unavailable")
+DEGRADED: tuple[Degraded, ...] = get_args(Degraded)
+Shed = Literal["queue_full", "requests_full", "events_full"]
+SHED: tuple[Shed, ...] = get_args(Shed)
 RESULTS = ("accepted", "duplicate", "rejected")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE")
 OTHER = "other"
@@ -91,6 +95,13 @@ class Metrics:
             registry=registry,
         )
         self._fallback = {reason: fallback.labels(reason) for reason in DEGRADED}
+        shed = Counter(
+            "nextitem_shed_total",
+            "Requests without room: queue_full ones got popular items, requests_full and events_full ones 503",
+            ("reason",),
+            registry=registry,
+        )
+        self._shed = {reason: shed.labels(reason) for reason in SHED}
         self._batch_size = Histogram("nextitem_batch_size", "Requests in one batch", buckets=_SIZES, registry=registry)
         self._queue_depth = Gauge(
             "nextitem_queue_depth", "Requests that wait for a batch", registry=registry, multiprocess_mode="livesum"
@@ -166,7 +177,7 @@ class Metrics:
 
     def request_ended(self, *, route: str, method: str, code: int, stopwatch: Stopwatch) -> None:
         """One HTTP request was answered. Its stages count when it was one for recommendations."""
-        staged = code == 200 and "history" in stopwatch.laps
+        staged = code == 200 and "encode" in stopwatch.laps  # which every request for recommendations has
         seconds = stopwatch.stop()
         series = self._bound.get((route, method, code))
         if series is None:
@@ -177,11 +188,15 @@ class Metrics:
             for stage, histogram in self._stages.items():
                 histogram.observe(stopwatch.laps.get(stage, 0.0))
 
-    def answered(self, *, source: str, degraded: str | None) -> None:
+    def answered(self, *, source: str, degraded: Degraded | None) -> None:
         """One recommendation was made."""
         self._recommend[source].inc()
         if degraded is not None:
             self._fallback[degraded].inc()
+
+    def shed(self, reason: Shed) -> None:
+        """There was no room for a request."""
+        self._shed[reason].inc()
 
     def batch_started(self, size: int) -> None:
         """A batch left the queue."""

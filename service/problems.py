@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from service.errors import Internal, Invalid, MethodNotAllowed, NotFound, Problem, StoreUnavailable
+from service.errors import Internal, Invalid, MethodNotAllowed, NotFound, Overloaded, Problem, StoreUnavailable
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -31,7 +31,7 @@ def answer_problem(problem: Problem, scope: Scope) -> Response:
             body["errors"] = [asdict(fault) for fault in problem.faults]
         case MethodNotAllowed():
             headers["Allow"] = ", ".join(problem.allowed)
-        case StoreUnavailable():
+        case StoreUnavailable() | Overloaded():
             headers["Retry-After"] = str(problem.retry_after_s)
     return Response(orjson.dumps(body), problem.status, headers, MEDIA_TYPE)
 

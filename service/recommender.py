@@ -2,137 +2,180 @@
 
 The ladder, best first; the step taken is `source`, the reason `degraded`:
   model      from the stored history and the request's items, or from the items alone while the store is down
-  popular    no known item to go by (a cold start, not degraded), no store, or no engine
+  popular    no known item to go by (a cold start, not degraded), no store, no engine, no time left, or no room
+
+Every request has a deadline. It is looked at before each piece of work, and nothing that waits passes it.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 
 import uuid_utils
 
-from model.contract.question import Answer, Question, encode_question
+from model.contract.question import Answer, encode_question
 from service.answers import Degraded, HistoryState, ModelName, RankedItem, Recommendation, Source
-from service.batcher import Batcher, BatcherStopped, Observers
+from service.batcher import Batcher, BatcherStopped, Expired, Observers, QueueFull
+from service.breaker import Breaker, ran_out
+from service.draft import Draft, enter
 from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
 from service.history import History, HistoryStore
 from service.live_model import LiveModel
 from service.metrics import Metrics
-from service.schemas import RecommendRequest
-from service.stopwatch import Stage, Stopwatch
+from service.schemas import MAX_TIMEOUT_MS, RecommendRequest
+from service.stopwatch import Stopwatch
 from service.times import format_rfc_3339
 
-VERSION_DEADLINE_S = 0.3
-"""How long a request waits for its `min_history_version`."""
+READ_SHARE = 0.4
+"""How much of the time left the store may take: enough must remain for an answer without it."""
+STUCK_S = MAX_TIMEOUT_MS / 1000
+"""A run that takes longer has nobody left who waits for it: until it ends the engine counts as unavailable."""
 VERSION_PAUSE_S = 0.02
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Draft:
-    """An answer while it is made."""
-
-    ask: RecommendRequest
-    stopwatch: Stopwatch
-    history: History | None = None
-    question: Question | None = None
-    ranking: Answer | None = None
-    degraded: Degraded | None = None
-    failure: Exception | None = None
 
 
 class Recommender:
     """Answers RecommendRequests, several in one model run."""
 
     def __init__(
-        self, model: LiveModel, *, store: HistoryStore, metrics: Metrics, executor: Executor, max_batch: int
+        self,
+        model: LiveModel,
+        *,
+        store: HistoryStore,
+        breaker: Breaker,
+        metrics: Metrics,
+        executor: Executor,
+        max_batch: int,
+        max_waiting: int,
     ) -> None:
         """Take an executor of one thread: the engine's, so that a run does not hold up the event loop."""
         self._model = model
         self._store = store
+        self._breaker = breaker
         self._metrics = metrics
         self._executor = executor
-        self._batcher: Batcher[_Draft, Recommendation] = Batcher(
+        self._batcher: Batcher[Draft, Recommendation] = Batcher(
             self._answer_batch,
             max_batch=max_batch,
+            max_waiting=max_waiting,
             observers=Observers(on_batch=metrics.batch_started, on_wait=metrics.waited, on_depth=metrics.queue_changed),
         )
-        self.engine_fails = False
-        """Whether the last run failed."""
+        self._failed = False
+        self._running_since_s: float | None = None
 
     @property
     def alive(self) -> bool:
         """Whether the model can be asked at all."""
         return self._batcher.alive
 
+    @property
+    def engine_fails(self) -> bool:
+        """Whether the last run failed, or one does not come back."""
+        return self._failed or self._stuck
+
+    @property
+    def _stuck(self) -> bool:
+        since_s = self._running_since_s
+        return since_s is not None and time.perf_counter() - since_s > STUCK_S
+
     def start(self) -> None:
         """Begin to answer, on the running loop."""
         self._batcher.start()
 
     async def close(self) -> None:
-        """Answer what waits, then stop, the engine's thread included."""
-        await self._batcher.close()
+        """Answer what waits, then stop, the engine's thread included. A run that is stuck is left behind."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STUCK_S):
+                await self._batcher.close()
         self._executor.shutdown(wait=False)
 
     async def recommend(self, ask: RecommendRequest, stopwatch: Stopwatch) -> Recommendation:
-        """One answer. Raises HistoryBehind when the history does not get as new as asked for in time."""
+        """One answer, in time. Raises HistoryBehind when the history does not get as new as asked for meanwhile."""
+        answer = await self._answer(ask, stopwatch)
+        self._metrics.answered(source=answer.source, degraded=answer.degraded)
+        return answer
+
+    async def _answer(self, ask: RecommendRequest, stopwatch: Stopwatch) -> Recommendation:
         while True:
-            draft = _Draft(ask, stopwatch)
+            draft = Draft(ask, stopwatch)
             try:
-                return await self._batcher.submit(draft)
+                if self._stuck or not self.alive:
+                    return await self._answer_without_engine(draft)
+                return await self._batcher.submit(draft, expires_s=draft.expires_s)
             except HistoryBehind:
-                if time.perf_counter() + VERSION_PAUSE_S > stopwatch.started + VERSION_DEADLINE_S:
+                if draft.left_s <= VERSION_PAUSE_S:
                     raise
                 await asyncio.sleep(VERSION_PAUSE_S)
                 stopwatch.lap("history")  # it is the history that is waited for, not the engine
+            except Expired:
+                return self._fall_back(draft, "deadline")
+            except QueueFull:
+                self._metrics.shed("queue_full")
+                return self._fall_back(draft, "overloaded")
             except BatcherStopped:
                 return await self._answer_without_engine(draft)
+            finally:
+                draft.abandoned = True
 
-    async def _answer_batch(self, drafts: Sequence[_Draft]) -> Sequence[Recommendation | Exception]:
+    async def _answer_batch(self, drafts: Sequence[Draft]) -> Sequence[Recommendation | Exception]:
         model = self._model  # one reference for the whole batch, whatever replaces it meanwhile
-        _lap(drafts, "queue")
+        enter(drafts, "history")
         await self._read_histories(drafts)
-        _lap(drafts, "history")
+        enter(drafts, "encode")
         for draft in drafts:
             self._encode(model, draft)
-        _lap(drafts, "encode")
+        enter(drafts, "queue")
         await self._rank(model, drafts)
-        return [self._respond(model, draft) for draft in drafts]
+        enter(drafts, "respond")
+        return [self._respond(model, draft) if draft.wanted else Expired() for draft in drafts]
 
-    async def _answer_without_engine(self, draft: _Draft) -> Recommendation:
+    async def _answer_without_engine(self, draft: Draft) -> Recommendation:
+        enter([draft], "history")
         await self._read_histories([draft])
-        draft.stopwatch.lap("history")
-        self._encode(self._model, draft)
-        draft.stopwatch.lap("encode")
-        draft.degraded = "engine_unavailable"
+        return self._fall_back(draft, "engine_unavailable")
+
+    def _fall_back(self, draft: Draft, reason: Degraded) -> Recommendation:
+        """Answer at once from what the draft has so far. Raises HistoryBehind when that is not what was asked for."""
+        draft.stopwatch.lap(draft.stage)
+        if draft.question is None:
+            self._check_version(draft)
+            self._encode(self._model, draft)
+            draft.stopwatch.lap("encode")
+        draft.ranking, draft.degraded = None, reason
         answer = self._respond(self._model, draft)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    async def _read_histories(self, drafts: Sequence[_Draft]) -> None:
-        """Read all histories in one round trip."""
-        readers = [(draft, draft.ask.user_id) for draft in drafts if draft.ask.user_id is not None]
+    async def _read_histories(self, drafts: Sequence[Draft]) -> None:
+        """Read all histories in one round trip, for as long as the most patient may wait: it holds up no other."""
+        readers = [(draft, draft.ask.user_id) for draft in drafts if draft.ask.user_id is not None and draft.wanted]
         if not readers:
             return
+        within_s = READ_SHARE * max(draft.left_s for draft, _ in readers)
         try:
-            histories = await self._store.read_many([user_id for _, user_id in readers])
-        except StoreUnavailable:
+            with self._breaker.guard(within_s=within_s):
+                histories = await self._store.read_many([user_id for _, user_id in readers], within_s=within_s)
+        except StoreUnavailable as error:
+            rushed = ran_out(error, within_s)  # then it is not the store that is at fault
             for draft, _ in readers:
-                draft.degraded = "store_unavailable"
+                draft.degraded = "deadline" if rushed else "store_unavailable"
         else:
             for (draft, _), history in zip(readers, histories, strict=True):
                 draft.history = history
         for draft, _ in readers:
-            version = draft.ask.min_history_version
-            if version is not None and (draft.history is None or draft.history.version < version):
-                draft.failure = HistoryBehind()
+            self._check_version(draft)
 
-    def _encode(self, model: LiveModel, draft: _Draft) -> None:
+    def _check_version(self, draft: Draft) -> None:
+        version = draft.ask.min_history_version
+        if version is not None and (draft.history is None or draft.history.version < version):
+            draft.failure = HistoryBehind()
+
+    def _encode(self, model: LiveModel, draft: Draft) -> None:
         if draft.failure is not None:
             return
         ask = draft.ask
@@ -153,37 +196,42 @@ class Recommender:
             not_candidates = 0 if candidates is None else len(ask.candidate_item_ids or ()) - len(candidates)
             self._metrics.items_unknown(len(history) - len(draft.question.history) + not_candidates)
 
-    async def _rank(self, model: LiveModel, drafts: Sequence[_Draft]) -> None:
-        """Run the model once for all who have something to go by."""
-        ranked = [(draft, draft.question) for draft in drafts if draft.question and len(draft.question.history)]
-        if not ranked:
+    async def _rank(self, model: LiveModel, drafts: Sequence[Draft]) -> None:
+        """Run the model once for all who have something to go by and still wait when it is their turn."""
+        askers = [(draft, draft.question) for draft in drafts if draft.question and len(draft.question.history)]
+        if not askers:
             return
 
-        def run() -> list[Answer]:
-            _lap(drafts, "queue")  # for the engine's thread; those who are not ranked wait as well
-            return model.rank([question for _, question in ranked])
+        def run() -> list[tuple[Draft, Answer]]:
+            enter(drafts, "inference")  # for the engine's thread; those who are not ranked wait as well
+            wanted = [(draft, question) for draft, question in askers if draft.wanted]
+            if not wanted:
+                return []
+            self._running_since_s = time.perf_counter()
+            try:
+                answers = model.rank([question for _, question in wanted])
+            finally:
+                self._running_since_s = None
+            return list(zip((draft for draft, _ in wanted), answers, strict=True))
 
         try:
-            answers = await asyncio.get_running_loop().run_in_executor(self._executor, run)
+            ranked = await asyncio.get_running_loop().run_in_executor(self._executor, run)
         except EngineUnavailable as error:
-            self.engine_fails = True
+            self._failed = True
             _log.error("The engine failed: popular items are answered instead", extra={"fields": {"why": str(error)}})
-            for draft, _ in ranked:
+            for draft, _ in askers:
                 draft.degraded = "engine_unavailable"
             return
-        finally:
-            _lap(drafts, "inference")
-        self.engine_fails = False
-        for (draft, _), answer in zip(ranked, answers, strict=True):
-            draft.ranking = answer
+        self._failed = self._failed and not ranked
+        for draft, ranking in ranked:
+            draft.ranking = ranking
 
-    def _respond(self, model: LiveModel, draft: _Draft) -> Recommendation | Exception:
+    def _respond(self, model: LiveModel, draft: Draft) -> Recommendation | Exception:
         """Write the answer down, from the popular list where the model gave none."""
         if draft.failure is not None or draft.question is None:
             return draft.failure or RuntimeError("a question was not encoded")
         ranking = draft.ranking or model.rank_popular(draft.question)
         source: Source = "popular" if draft.ranking is None else "model"
-        self._metrics.answered(source=source, degraded=draft.degraded)
         named = dict.fromkeys([*(draft.ask.items or ()), *(draft.ask.candidate_item_ids or ())])
         pairs = zip(ranking.item_ids, ranking.scores, strict=True)
         return Recommendation(
@@ -199,12 +247,6 @@ class Recommender:
             unknown_item_ids=[item_id for item_id in named if item_id not in model.vocabulary],
             took_ms=draft.stopwatch.took_ms(),
         )
-
-
-def _lap(drafts: Sequence[_Draft], stage: Stage) -> None:
-    """A batch's work is part of the time of each request in it."""
-    for draft in drafts:
-        draft.stopwatch.lap(stage)
 
 
 def _describe(history: History) -> HistoryState:

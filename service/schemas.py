@@ -27,6 +27,9 @@ MAX_LISTED = 10_000
 MAX_EVENTS = 1000
 MAX_PROPERTIES = 32
 MAX_PROPERTIES_BYTES = 1024
+MIN_TIMEOUT_MS = 10
+MAX_TIMEOUT_MS = 2000
+TIMEOUT_MS = 300
 
 # The lengths stand beside the pattern so that a long id is called too long.
 Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=f"^{ID_PATTERN}$")]
@@ -53,6 +56,13 @@ class RecommendRequest(BaseModel):
     candidate_item_ids: Candidates | None = Field(default=None, description="the only items to answer: a re-ranking")
     min_history_version: int | None = Field(
         default=None, ge=0, description="answer only from a history at least this new, or 409; needs `user_id`"
+    )
+    timeout_ms: int = Field(
+        default=TIMEOUT_MS,
+        ge=MIN_TIMEOUT_MS,
+        le=MAX_TIMEOUT_MS,
+        description="milliseconds from the arrival of the request's head; what takes longer is answered by popular "
+        "items, `degraded` as `deadline`",
     )
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,12 +32,15 @@ if TYPE_CHECKING:  # to import it is to import FastAPI and prometheus_client, wh
 
     from service.health import Health
 
-DRAIN_LIMIT_S = 30
-"""How long requests under way may take to finish once the service is told to stop."""
+DRAIN_LIMIT_S = 10
+"""How long requests under way may take to finish once no new ones are taken."""
+DRAIN = signal.SIGUSR1
+"""Tells a worker that the whole service is about to stop. SIGTERM alone is a worker that is replaced by another."""
 HEALTHCHECK_S = 10
 """A worker that does not answer its supervisor for that long is replaced. The supervisor heeds no signal meanwhile."""
 
 _BACKLOG = 2048
+_POLL_S = 0.05
 _log = logging.getLogger(__name__)
 
 Run = Callable[[str, socket.socket], int]
@@ -72,7 +76,12 @@ def prepare_one(settings: Settings) -> Run:
 
     def run(redis_url: str, listener: socket.socket) -> int:
         app = create_app(settings.model_copy(update={"redis_url": redis_url}), model)
-        server = _Announced(_configure(settings, app), _announce(settings, listener, words), app.state.service.health)
+        server = _Announced(
+            _configure(settings, app),
+            _announce(settings, listener, words),
+            app.state.service.health,
+            drain_delay_s=settings.drain_delay_s,
+        )
         server.run([_listen(listener)])
         return 0
 
@@ -95,7 +104,13 @@ def prepare_many(settings: Settings) -> Run:
         with make_metrics_folder() as folder:
             os.environ[METRICS_FOLDER] = str(folder)
             config = _configure(settings, f"{__name__}:create_worker_app")
-            supervisor = _Supervisor(config, _listen(listener), _announce(settings, listener, words), folder)
+            supervisor = _Supervisor(
+                config,
+                _listen(listener),
+                _announce(settings, listener, words),
+                folder,
+                drain_delay_s=settings.drain_delay_s,
+            )
             supervisor.run()
         return 1 if supervisor.failed else 0
 
@@ -108,21 +123,43 @@ def create_worker_app() -> "FastAPI":
     tie_to_parent(signal.SIGTERM, None if parent is None else parent.pid)
     from service.app import create_app_from_environment  # noqa: PLC0415 - slow to import: tied first
 
-    return create_app_from_environment()
+    app = create_app_from_environment()
+    health: Health = app.state.service.health
+    signal.signal(DRAIN, lambda _number, _frame: health.drain())
+    # A terminal's Ctrl-C reaches the workers as well: when they end is for their parent to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return app
 
 
 class _Announced(uvicorn.Server):
-    """A server that tells when it takes requests, and is not ready from the moment it is told to stop."""
+    """A server that tells when it takes requests. Told to stop, it is not ready at once, and takes them a while longer.
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None], health: "Health") -> None:
+    Told twice, it finishes nothing.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, announce: Callable[[], None], health: "Health", *, drain_delay_s: float
+    ) -> None:
         super().__init__(config)
         self._announce = announce
         self._health = health
+        self._drain_delay_s = drain_delay_s
+        self._stops_at_s: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        # Not in shutdown(): that begins by closing the socket, after which nobody can ask.
-        self._health.phase = "draining"
         super().handle_exit(sig, frame)
+        if self._stops_at_s is None:
+            # Not in shutdown(): that begins by closing the socket, after which nobody can ask.
+            self._health.drain()
+            self._stops_at_s = time.monotonic() + self._drain_delay_s
+            self.should_exit = not self.started
+        else:
+            self.should_exit = self.force_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._stops_at_s is not None and time.monotonic() >= self._stops_at_s:
+            self.should_exit = True
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -131,14 +168,25 @@ class _Announced(uvicorn.Server):
 
 
 class _Supervisor(Multiprocess):
-    """Several workers on one socket. A dead one is replaced; one that cannot start ends them all."""
+    """Several workers on one socket. A dead one is replaced; one that cannot start ends them all.
+
+    Told to stop, none of them is ready at once, and all take requests a while longer. Told twice, they are killed.
+    """
 
     def __init__(
-        self, config: uvicorn.Config, listener: socket.socket, announce: Callable[[], None], metrics_folder: Path
+        self,
+        config: uvicorn.Config,
+        listener: socket.socket,
+        announce: Callable[[], None],
+        metrics_folder: Path,
+        *,
+        drain_delay_s: float,
     ) -> None:
         super().__init__(config, [listener])
         self._announce: Callable[[], None] | None = announce
         self._metrics_folder = metrics_folder
+        self._drain_delay_s = drain_delay_s
+        self._times_told = 0
 
     @property
     def failed(self) -> bool:
@@ -158,6 +206,40 @@ class _Supervisor(Multiprocess):
         if self._announce and not self.should_exit.is_set() and all(worker.is_ready() for worker in self.processes):
             self._announce()
             self._announce = None
+
+    def handle_int(self) -> None:
+        self._times_told += 1
+        super().handle_int()
+
+    def handle_term(self) -> None:
+        self._times_told += 1
+        super().handle_term()
+
+    def terminate_all(self) -> None:
+        if not self.failed:
+            for worker in self.processes:
+                if worker.pid is not None and worker.process.is_alive():
+                    os.kill(worker.pid, DRAIN)
+            self._wait(self._drain_delay_s, while_=lambda: True)
+        super().terminate_all()
+
+    def join_all(self) -> None:
+        def finishing() -> bool:
+            return any(worker.process.is_alive() for worker in self.processes)
+
+        self._wait(DRAIN_LIMIT_S + HEALTHCHECK_S, while_=finishing)
+        if finishing():
+            _log.error("Workers that did not end were killed")
+            for worker in self.processes:
+                worker.kill()
+        super().join_all()
+
+    def _wait(self, seconds: float, *, while_: Callable[[], bool]) -> None:
+        """Wait, unless told to stop once more."""
+        until_s = time.monotonic() + seconds
+        while self._times_told < 2 and while_() and time.monotonic() < until_s:
+            time.sleep(_POLL_S)
+            self.handle_signals()
 
 
 def _configure(settings: Settings, app: "FastAPI | str") -> uvicorn.Config:

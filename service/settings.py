@@ -56,6 +56,24 @@ class Settings(BaseSettings):
     )
     threads: int = Field(default=1, ge=1, le=256, description="CPU threads inside one model run, for each worker")
     max_batch: int = Field(default=32, ge=1, le=1024, description="requests that share one model run, at most")
+    max_queue: int | None = Field(
+        default=None,
+        ge=1,
+        description="requests that wait for the model in each worker, at most; more get popular items; "
+        "unless given twice max_batch, but 32 at least",
+    )
+    max_requests: int | None = Field(
+        default=None,
+        ge=1,
+        description="requests in flight in each worker, at most, events and probes aside; more get 503; "
+        "unless given 4 times max_batch, but 64 at least",
+    )
+    max_event_requests: int | None = Field(
+        default=None,
+        ge=1,
+        description="POST /events in flight in each worker, at most; more get 503; "
+        "unless given 8 times max_batch, but 64 at least",
+    )
     history_length: int = Field(
         default=1000, ge=1, le=10_000, description="events that are remembered for each user, the newest"
     )
@@ -65,6 +83,13 @@ class Settings(BaseSettings):
     event_types: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(DEFAULT_TYPE, "click", "cart", "purchase", "rating"),
         description=f"types that events may have, separated by commas; `{DEFAULT_TYPE}`, the default type, among them",
+    )
+    drain_delay_s: float = Field(
+        default=1.0,
+        ge=0,
+        le=60,
+        description="seconds that requests are still taken after being told to stop, for a proxy to see it "
+        "in /health/ready",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least severe messages in the log, which goes to stderr as JSON lines"
@@ -100,6 +125,21 @@ class Settings(BaseSettings):
             if url.password is not None or parse_qs(url.query).keys() & {"username", "password"}:
                 raise ValueError("with redis_password_file, redis_url names no more than the user: redis://user@host")
         return self
+
+    @property
+    def queue_room(self) -> int:
+        """What max_queue comes to."""
+        return self.max_queue or max(32, 2 * self.max_batch)
+
+    @property
+    def request_room(self) -> int:
+        """What max_requests comes to."""
+        return self.max_requests or max(64, 4 * self.max_batch)
+
+    @property
+    def event_room(self) -> int:
+        """What max_event_requests comes to."""
+        return self.max_event_requests or max(64, 8 * self.max_batch)
 
     def to_environment(self) -> dict[str, str]:
         """The same settings as environment variables, for worker processes."""

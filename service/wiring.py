@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from service.breaker import Breaker
 from service.health import Health
 from service.history import HistoryStore
 from service.live_model import LiveModel
@@ -21,6 +22,7 @@ class Service:
     model: LiveModel
     metrics: Metrics
     store: HistoryStore
+    append_breaker: Breaker
     recommender: Recommender
     health: Health
     store_watch: StoreWatch

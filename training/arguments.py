@@ -24,7 +24,7 @@ def make_parser() -> argparse.ArgumentParser:
     fit.add_argument("--items", type=Path, metavar="FILE", help="CSV or TSV with an item column, kept for publish")
 
     evaluate = commands.add_parser("evaluate", help="test metrics of a run or a baseline")
-    evaluate.add_argument("what", metavar="RUN|pop|markov", help="a run's folder or a baseline")
+    evaluate.add_argument("what", metavar="RUN|pop|markov|rules", help="a run's folder or a baseline")
     _add_data(evaluate)
     evaluate.add_argument(
         "--protocol", choices=PROTOCOL_NAMES, help="how to ask and rank (P2, or time for a run so split)"
@@ -40,7 +40,9 @@ def make_parser() -> argparse.ArgumentParser:
     describe.add_argument("--json", action="store_true", help="print JSON")
 
     compare = commands.add_parser("compare", help="runs side by side, with paired differences and a plot")
-    compare.add_argument("names", nargs="+", metavar="RUN", help="folders of runs; with --data also pop and markov")
+    compare.add_argument(
+        "names", nargs="+", metavar="RUN", help="folders of runs; with --data also pop, markov and rules"
+    )
     compare.add_argument(
         "--data", type=Path, metavar="FILE", help="test anew on this log; without it by what each run wrote of its test"
     )
@@ -50,6 +52,13 @@ def make_parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("comparison.png"), metavar="PNG", help="the plot (comparison.png)"
     )
     compare.add_argument("--json", action="store_true", help="print JSON")
+
+    attention = commands.add_parser("attention", help="draw where a run's network looks, by layer and head")
+    attention.add_argument("path", type=Path, metavar="RUN")
+    _add_data(attention)
+    attention.add_argument(
+        "--out", type=Path, default=Path("attention.png"), metavar="PNG", help="the picture (attention.png)"
+    )
 
     publish = commands.add_parser("publish", help="write a finished run as a bundle and make it current")
     publish.add_argument("path", type=Path, metavar="RUN")

@@ -1,8 +1,9 @@
-"""What a network must beat: popularity and first-order Markov counts, scoring as it does."""
+"""What a network must beat: popularity, first-order Markov counts and sequential rules, scoring as it does."""
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from training.histories import Histories
@@ -19,6 +20,43 @@ class Popularity:
     def score(self, histories: Histories) -> Tensor:
         """The counts, for everyone the same (B, V)."""
         return torch.from_numpy(self.counts.astype(np.float64)).repeat(len(histories), 1)
+
+
+class Rules:
+    """Scores each item by how often, and how soon, it followed the items of a history: sequential rules.
+
+    A rule i -> j weighs 1/s whenever j came s places after i in a training history, for s up to `reach` (Ludewig &
+    Jannach 2018, "SR"), over the square root of what i's rules weigh together, so that frequent items do not outvote
+    rare ones. An item of a history has its rules' weights times `decay` for each newer item; the newest `window` count.
+    Popularity decides among items that no rule names. Defaults were chosen on validation events of ML-1M and Beauty.
+    """
+
+    def __init__(
+        self, train: Histories, item_count: int, *, reach: int = 20, decay: float = 0.7, window: int = 50
+    ) -> None:
+        self.item_count = item_count
+        self._decay, self._window = decay, window
+        rows, items = train.flatten()
+        shape = (item_count + 1, item_count)
+        counts = sparse.csr_array(shape)
+        for step in range(1, reach + 1):
+            same = rows[step:] == rows[:-step]
+            first, then = items[:-step][same], items[step:][same]
+            other = first != then
+            weights = np.full(int(other.sum()), 1 / step)
+            counts = counts + sparse.csr_array((weights, (first[other], then[other] - 1)), shape=shape)
+        self._rules = sparse.diags_array(np.maximum(counts.sum(axis=1), 1) ** -0.5) @ counts
+        popular = count_items(train, item_count)
+        self._popular: NDArray[np.float64] = popular / (popular.sum() + 1) * _BELOW_RULES
+
+    def score(self, histories: Histories) -> Tensor:
+        """Decayed sums of rules (B, V). An empty history gets popularity alone."""
+        rows, items = histories.flatten()
+        age = histories.ends[rows] - histories.starts[rows] - 1 - _count_within(rows)
+        near = age < self._window
+        weights = (self._decay ** age[near], (rows[near], items[near]))
+        asked = sparse.csr_array(weights, shape=(len(histories), self.item_count + 1))
+        return torch.from_numpy((asked @ self._rules).toarray() + self._popular)
 
 
 class Markov:
@@ -44,3 +82,11 @@ class Markov:
         rows, places = found.flatten()
         scores[filled[rows], self._next[places] - 1] += self._counts[places]
         return torch.from_numpy(scores)
+
+
+_BELOW_RULES = 1e-12  # less than the least weight of a rule: 0.7 ** 49 / 20 over the square root of a million
+
+
+def _count_within(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many entries of the same row come before each, of rows in order."""
+    return np.arange(len(rows)) - np.searchsorted(rows, rows)

@@ -123,6 +123,19 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
+def _attention(options: argparse.Namespace) -> int:
+    run = _open_run(options.path)
+    data = _read_data_settings(run.config["recipe"]["data"], options.settings)
+    from model.contract.files import write_whole  # noqa: PLC0415
+    from training.experiment import map_attention  # noqa: PLC0415 - imports torch
+    from training.heat_map import draw_attention  # noqa: PLC0415 - imports matplotlib
+
+    found = map_attention(run, options.data, data)
+    write_whole(options.out, draw_attention(found, run.recipe.model.network))
+    _complain(f"drawn in {options.out}: {found.users} of {found.asked} test histories")
+    return 0
+
+
 def _describe(options: argparse.Namespace) -> int:
     from training.reader import read_log  # noqa: PLC0415 - imports polars
     from training.statistics import describe_log, format_statistics  # noqa: PLC0415
@@ -221,6 +234,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "evaluate": _evaluate,
     "describe": _describe,
     "compare": _compare,
+    "attention": _attention,
     "publish": _publish,
     "recommend": _recommend,
     "fetch": _fetch,

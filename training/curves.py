@@ -1,34 +1,46 @@
 """curves.png: how the loss fell and the validation rose."""
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-_SHOWN = ("HR@10", "NDCG@10", "MRR")
+from training.picture import begin_picture, style_line, tidy, to_png
+from training.recipe import Recipe
+from training.results import SHOWN
+
+_LOSSES = {
+    "softmax": "cross-entropy over all items",
+    "sampled_softmax": "cross-entropy over the target and {negatives} negatives",
+    "gbce": "gBCE over {negatives} negatives",
+    "bce": "binary cross-entropy over {negatives} negatives",
+}
 
 
-def draw_curves(epochs: Sequence[Mapping[str, Any]], kept_epoch: int) -> bytes:
+def draw_curves(epochs: Sequence[Mapping[str, Any]], kept_epoch: int, recipe: Recipe) -> bytes:
     """A PNG of the epochs of metrics.jsonl."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = begin_picture(11, 4.2)
     left, right = figure.subplots(1, 2)
     numbers = [line["epoch"] for line in epochs]
-    marker = "o" if len(numbers) < 40 else None
-    left.plot(numbers, [line["loss"] for line in epochs], marker=marker, markersize=3, color="tab:red")
-    left.set(title="Training", xlabel="epoch", ylabel="Cloze loss (nats a masked item)")
-    for name in _SHOWN:
-        right.plot(numbers, [line["validation"][name] for line in epochs], marker=marker, markersize=3, label=name)
-    right.axvline(kept_epoch, color="grey", linestyle=":", label=f"kept, epoch {kept_epoch}")
-    right.set(title="Validation (all items ranked, seen removed)", xlabel="epoch")
+    left.plot(numbers, [line["loss"] for line in epochs], **style_line(6, len(numbers)))
+    left.set(title=f"Training: {_name_loss(recipe)}", ylabel=f"loss, nats {_name_place(recipe)}")
+    for place, name in enumerate(SHOWN):
+        heights = [line["validation"][name] for line in epochs]
+        right.plot(numbers, heights, label=name, **style_line(place, len(numbers)))
+    right.axvline(kept_epoch, color="0.4", linestyle=":", label=f"kept: epoch {kept_epoch}")
+    right.set(title="Validation: all items ranked, seen ones removed", ylabel="mean over users")
     right.set_ylim(bottom=0)
-    right.legend()
+    right.legend(frameon=False)
+    tidy(left, right)
     for axes in (left, right):
-        axes.grid(alpha=0.3)
+        axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    return to_png(figure)
+
+
+def _name_loss(recipe: Recipe) -> str:
+    return _LOSSES[recipe.train.loss].format(negatives=recipe.train.negatives)
+
+
+def _name_place(recipe: Recipe) -> str:
+    return "a masked item" if recipe.model.network == "bert4rec" else "an item"

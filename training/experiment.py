@@ -12,15 +12,19 @@ import numpy as np
 import torch
 
 from model.contract.files import write_whole
-from training.baselines import Markov, Popularity
+from model.nets.transformer import SequenceNetwork
+from training.attention import AttentionMap, measure_attention
+from training.baselines import Markov, Popularity, Rules
 from training.batches import Samples
 from training.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
 from training.curves import draw_curves
 from training.display import Display
 from training.environment import choose_device
-from training.errors import RecipeError, RunError
+from training.errors import InputError, RecipeError, RunError
 from training.evaluation import Marks, NetworkScorer, Scorer, evaluate, examine
 from training.files import write_json
+from training.heat_map import draw_attention
+from training.histories import Histories
 from training.items import read_items
 from training.log import Log
 from training.loop import SILENT, Epoch, Progress, Watcher, train
@@ -34,7 +38,7 @@ from training.results import compare_models, describe_marks
 from training.run import Run
 from training.split import Questions, Split, cut_log
 
-BASELINES: dict[str, Callable[..., Scorer]] = {"pop": Popularity, "markov": Markov}
+BASELINES: dict[str, Callable[..., Scorer]] = {"pop": Popularity, "markov": Markov, "rules": Rules}
 
 
 def fit(
@@ -95,6 +99,14 @@ def mark_run(run: Run, data: Path, recipe: DataRecipe, protocol: Protocol, *, se
     split = _cut(log, recipe)
     exam = set_exam(protocol, log, split, seed)
     return exam, examine(NetworkScorer(run.load_network()), exam)
+
+
+def map_attention(run: Run, data: Path, recipe: DataRecipe) -> AttentionMap:
+    """Where a run's kept weights look in the test histories of a log, its own or another one. Raises InputError."""
+    log = read_log(data, recipe, vocabulary=run.vocabulary)
+    if log.dropped:
+        _note(f"{log.dropped} events of items that {run.path} does not know were left out")
+    return measure_attention(run.load_network(), _cut(log, recipe).test.histories)
 
 
 def _note(text: str | None) -> None:
@@ -199,10 +211,10 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
 
 def _conclude(run: Run, log: Log, split: Split, device: torch.device, progress: Progress) -> dict[str, Any]:
     """Measure the kept weights beside the baselines on the test questions, and write it down."""
-    network = run.make_network()
+    network = run.make_network().to(device)
     load_weights(run.kept, network)
     scorers: Mapping[str, Scorer] = {
-        run.recipe.model.network: NetworkScorer(network.to(device)),
+        run.recipe.model.network: NetworkScorer(network),
         **{name: make(split.train, len(run.vocabulary)) for name, make in BASELINES.items()},
     }
     exam = set_exam(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
@@ -220,6 +232,16 @@ def _conclude(run: Run, log: Log, split: Split, device: torch.device, progress: 
         "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
     run.write_ranks(marks[run.recipe.model.network].ranks)
-    write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch))
+    write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch, run.recipe))
+    _draw_attention(run, network, exam.questions.histories)
     write_json(run.path / "results.json", results)
     return results
+
+
+def _draw_attention(run: Run, network: SequenceNetwork, histories: Histories) -> None:
+    try:
+        found = measure_attention(network, histories)
+    except InputError as error:
+        _note(f"{run.attention.name} was not drawn: {error}")
+    else:
+        write_whole(run.attention, draw_attention(found, run.recipe.model.network))

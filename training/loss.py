@@ -20,8 +20,7 @@ def measure_loss(network: SequenceNetwork, batch: Batch, device: torch.device, r
     """
     item_ids, lengths = (torch.from_numpy(array).to(device) for array in batch.input)
     places, targets = torch.from_numpy(batch.places).to(device), torch.from_numpy(batch.targets).to(device)
-    states = network.encode(item_ids, lengths).flatten(0, 1).index_select(0, places)
-    read = network.read_head(states)  # (M, D)
+    read = network.read_head(_encode_places(network, item_ids, lengths, places))  # (M, D)
     if batch.negatives is None:
         return cross_entropy_sum(read, network.table, network.item_bias, targets)
     negatives = torch.from_numpy(batch.negatives).to(device)
@@ -36,6 +35,23 @@ def measure_loss(network: SequenceNetwork, batch: Batch, device: torch.device, r
         beta = calibrate(negative.shape[1], network.config.item_count, recipe.calibration)
         return binary_cross_entropy(positive, negative, beta=beta).sum() / (negative.shape[1] + 1)
     return binary_cross_entropy(positive, negative).sum()
+
+
+def _encode_places(network: SequenceNetwork, item_ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
+    """The states (M, D) at places of the flattened (B, T), in rising order.
+
+    Where few places of each row are trained, the last layer works out these alone: a row has as many as the row with
+    the most of them, the spare ones at its end.
+    """
+    B, T = item_ids.shape
+    rows, columns = places // T, places % T
+    counts = torch.bincount(rows, minlength=B)
+    Q = int(counts.max())
+    if Q > T // 2:
+        return network.encode(item_ids, lengths).flatten(0, 1).index_select(0, places)
+    slots = rows * Q + torch.arange(len(places), device=places.device) - (counts.cumsum(0) - counts)[rows]
+    at = places.new_full((B * Q,), T - 1).index_copy_(0, slots, columns).view(B, Q)
+    return network.encode(item_ids, lengths, at).flatten(0, 1).index_select(0, slots)
 
 
 def binary_cross_entropy(positive: Tensor, negative: Tensor, *, beta: float = 1.0) -> Tensor:

@@ -10,8 +10,8 @@ def draw_masks(lengths: NDArray[np.int32], T: int, recipe: TrainRecipe, draw: np
     """Which tokens (B, T) of right-aligned rows to mask: a share of each row, at least one, or only the last.
 
     A row of n tokens has max(1, round(n * probability)) masks at places drawn anew, as in the authors' code, or
-    `mask_count`: 1 is the paper's "1 mask" (Sun et al. 2019, table 3). A sample that masks the last item alone has the
-    shape of the question asked when serving.
+    `mask_count`: 1 is the paper's "1 mask" (Sun et al. 2019, table 3); neither goes above `max_masks`, their code's
+    max_predictions_per_seq. A sample that masks the last item alone has the shape of the question asked when serving.
     """
     B = len(lengths)
     real = np.arange(T) >= T - lengths[:, None]
@@ -20,6 +20,8 @@ def draw_masks(lengths: NDArray[np.int32], T: int, recipe: TrainRecipe, draw: np
         wanted = np.maximum(1, np.rint(lengths * recipe.mask_probability)).astype(np.int64)
     else:
         wanted = np.minimum(lengths, recipe.mask_count).astype(np.int64)
+    if recipe.max_masks is not None:
+        wanted = np.minimum(wanted, recipe.max_masks)
     threshold = np.take_along_axis(np.sort(keys, axis=1), wanted[:, None] - 1, axis=1)
     masked: NDArray[np.bool_] = keys <= threshold
     last_only = draw.random(B) < recipe.last_item_share

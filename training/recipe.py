@@ -121,6 +121,7 @@ class TrainRecipe:
     calibration: float = 0.75
     mask_probability: float = 0.2
     mask_count: int | None = None
+    max_masks: int | None = None
     last_item_share: float = 0.1
     crop_share: float = 0.0
     window_step: int | None = None
@@ -137,7 +138,7 @@ class TrainRecipe:
         _require(self.seed >= 0, "train.seed", "at least 0")
         for key in ("epochs", "patience", "batch_size", "copies"):
             _require(getattr(self, key) >= 1, f"train.{key}", "at least 1")
-        for key in ("validation_users", "window_step", "negatives", "mask_count"):
+        for key in ("validation_users", "window_step", "negatives", "mask_count", "max_masks"):
             _require(getattr(self, key) is None or getattr(self, key) >= 1, f"train.{key}", "at least 1, or absent")
         _require(self.budget_seconds is None or self.budget_seconds > 0, "train.budget_seconds", "above 0, or absent")
         _require(self.learning_rate > 0, "train.learning_rate", "above 0")

@@ -11,15 +11,18 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     test_ranks.npz                   for each test question, how many items scored higher and how many the same
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
+    attention.png                    where the network looks; none where all histories are short
 ```
 """
 
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,22 +31,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.contract.bundle import encode_counts
+from model.contract.bundle import ARRAY_FAULTS, decode_counts, encode_counts
 from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
 from model.nets.catalogue import make_network
 from model.nets.transformer import SequenceNetwork
 from training.checkpoint import load_weights
 from training.environment import choose_device, describe_environment
-from training.errors import RunError
+from training.errors import RecipeError, RunError
 from training.evaluation import Ranks
 from training.files import write_json
 from training.log import Log
 from training.loop import Epoch
 from training.recipe import Recipe, make_recipe
+from training.shapes import CONFIG, EPOCH, RESULTS, parse, require_metrics
 from training.split import count_items
 
 _SAMPLES = 32
+_FAULTS = (*ARRAY_FAULTS, AttributeError, EOFError, KeyError, RecipeError, zipfile.BadZipFile, zlib.error)
+"""What reading a damaged file raises: JSON, arrays and archives have theirs."""
 
 
 class Run:
@@ -54,6 +60,7 @@ class Run:
         self.checkpoint = path / "checkpoint" / "last.safetensors"
         self.kept = path / "kept.safetensors"
         self.curves = path / "curves.png"
+        self.attention = path / "attention.png"
 
     @classmethod
     def open(cls, path: Path) -> "Run":
@@ -76,13 +83,14 @@ class Run:
     @cached_property
     def config(self) -> dict[str, Any]:
         """What config.json says."""
-        return dict(self._read_json("config.json"))
+        return dict(self._read_json("config.json", CONFIG))
 
     @cached_property
     def recipe(self) -> Recipe:
         """The resolved recipe."""
+        begun = self.config["recipe"]
         with self._faults("config.json"):
-            return make_recipe(self.config["recipe"])
+            return make_recipe(begun)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -92,23 +100,33 @@ class Run:
 
     def read_counts(self) -> NDArray[np.int64]:
         """How often each item occurs in the log, its newest events too (V)."""
+        V = len(self.vocabulary)
         with self._faults("counts.npy"):
-            counts: NDArray[np.int64] = np.load(self.path / "counts.npy", allow_pickle=False)
-        return counts
+            return decode_counts((self.path / "counts.npy").read_bytes(), V)
 
     def read_samples(self) -> list[list[int]]:
         """Some histories as item indexes, oldest first."""
-        return [[int(index) for index in sample] for sample in self._read_json("samples.json")]
+        samples: list[list[int]] = self._read_json("samples.json")
+        vocabulary = self.vocabulary
+        with self._faults("samples.json"):
+            for sample in samples:
+                vocabulary.decode(sample)
+        return samples
 
     def read_metadata(self) -> dict[str, dict[str, object]] | None:
         """What `fit --items` was given, if anything."""
-        return self._read_json("metadata.json") if (self.path / "metadata.json").is_file() else None
+        return self._read_json("metadata.json", {}) if (self.path / "metadata.json").is_file() else None
 
     def read_results(self) -> dict[str, Any]:
         """The test metrics. Raises RunError while the run is not finished."""
         if not self.is_finished:
             raise RunError(f"{self.path} is not finished: continue it with `nextitem-train fit ... --resume`")
-        return dict(self._read_json("results.json"))
+        results = dict(self._read_json("results.json", RESULTS))
+        name = self.recipe.model.network
+        with self._faults("results.json"):
+            require_metrics(results["models"], name)
+            datetime.fromisoformat(results["finished_at"])
+        return results
 
     def write_ranks(self, ranks: Ranks) -> None:
         """Keep what the test questions came to, so that runs can be compared question by question."""
@@ -118,8 +136,14 @@ class Run:
 
     def read_ranks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many items scored higher and how many the same, by test question: both (B)."""
-        with self._faults("test_ranks.npz"), np.load(self.path / "test_ranks.npz", allow_pickle=False) as file:
-            return file["greater"], file["ties"]
+        with self._faults("test_ranks.npz"):
+            content = (self.path / "test_ranks.npz").read_bytes()
+            with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                greater, ties = file["greater"], file["ties"]
+            for ranks in (greater, ties):
+                if ranks.dtype != np.int64 or ranks.ndim != 1 or len(ranks) != len(greater) or ranks.min(initial=0) < 0:
+                    raise ValueError("not two numbers of at least 0 for each question")
+        return greater, ties
 
     def make_network(self) -> SequenceNetwork:
         """The untrained network, drawn from torch's generator."""
@@ -176,11 +200,11 @@ class Run:
         """The lines of metrics.jsonl."""
         path = self.path / "metrics.jsonl"
         with self._faults(path.name):
-            return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+            return [parse(line, EPOCH) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def _read_json(self, name: str) -> Any:  # noqa: ANN401 - a document
+    def _read_json(self, name: str, shape: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - a document
         with self._faults(name):
-            return json.loads((self.path / name).read_text())
+            return parse((self.path / name).read_text(), shape)
 
     @contextmanager
     def _faults(self, name: str) -> Iterator[None]:
@@ -188,7 +212,7 @@ class Run:
             yield
         except FileNotFoundError as error:
             raise RunError(f"{self.path / name} is missing") from error
-        except (ValueError, KeyError, TypeError, zipfile.BadZipFile, RunError) as error:
+        except _FAULTS as error:
             raise RunError(f"{self.path / name} is not what a run writes: {error}") from error
 
 

@@ -59,7 +59,7 @@ def _list_sections() -> Iterator[tuple[str, int, list[tuple[int, Panel]]]]:
     yield "Latency of POST /recommend by stage", 8, [(9, show_mean_by_stage()), *stages]
     yield "Batches", 7, [(8, panel) for panel in show_batches()]
     yield "Events", 7, [(8, panel) for panel in show_events()]
-    yield "Answers that could be better", 7, [(8, panel) for panel in show_compromises()]
+    yield "Answers that could be better", 7, [(6, panel) for panel in show_compromises()]
     yield "Store", 7, [(6, panel) for panel in show_store()]
     yield "Model", 5, list(zip((14, 10), show_model(), strict=True))
 

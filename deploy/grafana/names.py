@@ -15,5 +15,6 @@ FIRING: Final = 'ALERTS{alertname=~"Nextitem.+", alertstate="firing"}'
 
 SLOW_S: Final = 0.2
 FALLBACKS: Final = 0.05
+SHED: Final = 0.01
 STALE_S: Final = 7 * 24 * 60 * 60
 """The limits of deploy/prometheus/rules/alerts.yml; a test compares them."""

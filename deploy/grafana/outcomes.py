@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from deploy.grafana.expressions import Query, quantiles, rate, ratio, shares
-from deploy.grafana.names import FALLBACKS
-from deploy.grafana.panels import BLUE, GREEN, ORANGE, PURPLE, QUANTILE_COLOURS, RED, Look, Panel, show_graph
+from deploy.grafana.names import FALLBACKS, HTTP, SHED
+from deploy.grafana.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, QUANTILE_COLOURS, RED, Look, Panel, show_graph
 
 
 def show_events() -> Iterator[Panel]:
@@ -44,12 +44,27 @@ def show_compromises() -> Iterator[Panel]:
     answers, fallbacks = "nextitem_recommend_total", "nextitem_fallback_total"
     yield show_graph(
         "Share of fallbacks, by reason",
-        f"""Recommendations that are worse than they should be, and why: the store or the engine was away.
-        Normal: 0. Above {FALLBACKS:.0%} the alert begins.""",
+        f"""Recommendations that are worse than they should be, and why: the store or the engine was away,
+        time ran out (deadline), or too many waited already (overloaded). Normal: 0. Above {FALLBACKS:.0%} the
+        alert begins.""",
         "nextitemfallbackshigh",
         Query("{{reason}}", shares(rate(fallbacks, by="reason"), rate(answers))),
         unit="percentunit",
-        look=Look({"store_unavailable": BLUE, "engine_unavailable": RED}, stacked=True, limit=FALLBACKS),
+        look=Look(
+            {"store_unavailable": BLUE, "engine_unavailable": RED, "deadline": ORANGE, "overloaded": PURPLE},
+            stacked=True,
+            limit=FALLBACKS,
+        ),
+    )
+    yield show_graph(
+        "Share without room, by reason",
+        f"""Requests for which there was no room: a full queue of the model answered with popular items
+        (queue_full), a process with all the requests it may hold refused with 503 (requests_full, events_full).
+        Normal: 0. Above {SHED:.0%} the alert begins.""",
+        "nextitemoverloaded",
+        Query("{{reason}}", shares(rate("nextitem_shed_total", by="reason"), rate(f"{HTTP}_count"))),
+        unit="percentunit",
+        look=Look({"queue_full": PURPLE, "requests_full": RED, "events_full": GREY}, stacked=True, limit=SHED),
     )
     popular = rate(answers, 'source="popular"')
     yield show_graph(

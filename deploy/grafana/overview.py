@@ -59,7 +59,7 @@ def show_wellness() -> Iterator[Panel]:
     yield show_number(
         "Failed requests",
         """Share of the clients' requests that ended with 5xx. Normal: 0. A 503 is a store that is away or a
-        process that drains; a 500 is a bug, and its traceback stands in the log.""",
+        process without room; a 500 is a bug, and its traceback stands in the log.""",
         "nextitemstoreerrors",
         ratio(f"({failed} or vector(0))", rate(f"{HTTP}_count", CLIENTS)),
         unit="percentunit",
@@ -98,8 +98,8 @@ def show_traffic() -> Iterator[Panel]:
     yield show_graph(
         "Not answered with 2xx, by route and code",
         """404 and 422 are the clients' faults, 409 a history that was not yet as new as asked for, 499
-        clients that left before their answer (too slow for them), 503 the store, 500 a bug. Normal: little,
-        and steady. 499 is the first to rise when answers get slow.""",
+        clients that left before their answer (too slow for them), 503 the store or a process without room,
+        500 a bug. Normal: little, and steady. 499 is the first to rise when answers get slow.""",
         "what-to-look-at",
         Query("{{code}} {{route}}", rate(f"{HTTP}_count", 'code!~"2.."', by="code, route") + " > 0"),
         unit="reqps",

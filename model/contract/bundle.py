@@ -47,7 +47,7 @@ GOLDEN = "golden.json"
 METADATA = "metadata.jsonl"
 CURRENT = "current"
 
-_ARRAY_FAULTS = (ArithmeticError, MemoryError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
+ARRAY_FAULTS = (ArithmeticError, MemoryError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
 """What numpy raises for files that are no arrays: it parses their header as a Python literal and believes the shape."""
 
 _REQUIRED = (NETWORK, VOCABULARY, COUNTS, GOLDEN)
@@ -80,6 +80,17 @@ def encode_counts(counts: NDArray[np.int64]) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, counts.astype(np.int64), allow_pickle=False)
     return buffer.getvalue()
+
+
+def decode_counts(content: bytes, item_count: int) -> NDArray[np.int64]:
+    """What `encode_counts` wrote for so many items. Raises ValueError."""
+    try:
+        counts: NDArray[np.int64] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except ARRAY_FAULTS as error:
+        raise ValueError("no array") from error
+    if counts.shape != (item_count,) or counts.dtype != np.int64 or counts.min() < 0:
+        raise ValueError("not one int64 of at least 0 for each item")
+    return counts
 
 
 def write_bundle(root: Path, manifest: Manifest, files: Mapping[str, bytes]) -> Path:
@@ -140,16 +151,14 @@ def read_bundle(path: Path) -> Bundle:
         vocabulary = Vocabulary.from_bytes(contents[VOCABULARY])
     except VocabularyError as error:
         raise BundleFormat(f"{folder}: {VOCABULARY}: {error}") from error
-    try:
-        counts = np.lib.format.read_array(io.BytesIO(contents[COUNTS]), allow_pickle=False)
-    except _ARRAY_FAULTS as error:
-        raise BundleFormat(f"{folder}: {COUNTS} is no array") from error
     golden = golden_from_bytes(contents[GOLDEN])
     lines = contents[METADATA].splitlines() if METADATA in contents else None
     if len(vocabulary) != manifest.item_count:
         raise BundleFormat(f"{folder}: {VOCABULARY} has {len(vocabulary)} items, the manifest {manifest.item_count}")
-    if counts.shape != (len(vocabulary),) or counts.dtype != np.int64 or counts.min() < 0:
-        raise BundleFormat(f"{folder}: {COUNTS} is not one int64 of at least 0 for each item")
+    try:
+        counts = decode_counts(contents[COUNTS], len(vocabulary))
+    except ValueError as error:
+        raise BundleFormat(f"{folder}: {COUNTS} is {error}") from error
     if lines is not None and len(lines) != len(vocabulary):
         raise BundleFormat(f"{folder}: {METADATA} has {len(lines)} lines for {len(vocabulary)} items")
     return Bundle(

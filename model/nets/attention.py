@@ -17,7 +17,9 @@ _WEIGHTS_AT_ONCE = 2**19
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, *, dropout: float) -> Tensor:
-    """Take q, k, v (B, H, T, D/H) and allowed (B, 1, 1 or T, T), true where a query may see a key. Returns as q.
+    """Take q (B, H, Q, D/H), k, v (B, H, T, D/H), allowed (B, 1, 1 or Q, T), true where a query may see a key.
+
+    Returns as q, for any number Q of queries.
 
     Every query must be allowed a key.
     """
@@ -27,18 +29,28 @@ def attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, *, dropout: float) 
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout)
 
 
+def weigh(q: Tensor, k: Tensor, allowed: Tensor) -> Tensor:
+    """The weights (B, H, T, T) by which `attend`, dropping nothing, mixes the rows of v; 0 where a key is not allowed.
+
+    For those who want to see them: the kernels of `attend` give none.
+    """
+    scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+    return torch.softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1)
+
+
 class _DroppingAttention(torch.autograd.Function):
     """For the way back it keeps the weights and a byte each that says whether it was dropped."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:  # noqa: ANN401 - torch's own
         q, k, v, allowed, dropout = inputs
-        B, H, T, size = q.shape
-        ctx.rows = max(1, _WEIGHTS_AT_ONCE // (H * T * T))
+        B, H, Q, size = q.shape
+        T = k.shape[2]
+        ctx.rows = max(1, _WEIGHTS_AT_ONCE // (H * Q * T))
         ctx.scale, ctx.keep_scale = size**-0.5, scale_kept(dropout)
-        kept = draw_kept(torch.Size((B, H, T, T)), dropout)
+        kept = draw_kept(torch.Size((B, H, Q, T)), dropout)
         forbidden = torch.zeros(allowed.shape, dtype=q.dtype).masked_fill_(~allowed, -torch.inf)
-        weights, out = q.new_empty(B, H, T, T), torch.empty_like(q)
+        weights, out = q.new_empty(B, H, Q, T), torch.empty_like(q)
         for part in _split(B, ctx.rows):
             scores = (q[part] * ctx.scale) @ k[part].transpose(-2, -1)
             torch.softmax(scores.add_(forbidden[part]), dim=-1, out=weights[part])

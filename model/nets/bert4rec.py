@@ -32,11 +32,11 @@ class Bert4Rec(SequenceNetwork):
         self.item_bias = nn.Parameter(torch.zeros(config.item_count))
         self.reset_parameters()
 
-    def encode(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding."""
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+        """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
         x = self.embedding_norm(self.place(self.items(item_ids)))  # h_i^0 = v_i + p_i
         real = mark_real(item_ids, lengths)
-        return self.run_layers(drop(x, self.config.dropout, self.training), real[:, None, None, :])
+        return self.run_layers(drop(x, self.config.dropout, self.training), real[:, None, None, :], at)
 
     def read_head(self, hidden: Tensor) -> Tensor:
         """GELU(h W^P + b^P) of equation 7 with its LayerNorm."""

@@ -36,8 +36,8 @@ class Sasrec(SequenceNetwork):
         self.register_buffer("item_bias", torch.zeros(config.item_count), persistent=False)  # r = F M^T has no bias
         self.reset_parameters()
 
-    def encode(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding."""
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+        """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
         T = item_ids.shape[1]
         column = torch.arange(T, device=item_ids.device)
         mask = self.config.item_count + 1
@@ -45,7 +45,7 @@ class Sasrec(SequenceNetwork):
         x = self.place(self.items(before) * math.sqrt(self.config.width))
         past = (column[:, None] >= column) & mark_real(item_ids, lengths)[:, None, :]
         allowed = past | (column[:, None] == column)  # padding sees itself: a query without keys would give NaN
-        return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None])
+        return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None], at)
 
     def read_head(self, hidden: Tensor) -> Tensor:
         """The state itself: r_t = F_t M^T (section III.D)."""

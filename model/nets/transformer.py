@@ -1,7 +1,7 @@
 """What the networks share: Transformer layers over a history (Vaswani et al. 2017) with every switch of the ablations.
 
-Shapes: B batch, T tokens, N longest history, D width, H heads, V items, K some items, M rows to score. Positions count
-back from the newest token (model/contract/sequence.py).
+Shapes: B batch, T tokens, N longest history, D width, H heads, V items, K some items, M rows to score, Q places in
+a row. Positions count back from the newest token (model/contract/sequence.py).
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.contract.vocabulary import PAD
-from model.nets.attention import attend
+from model.nets.attention import attend, weigh
 from model.nets.dropout import drop
 
 POSITIONS = ("learned", "none")
@@ -73,21 +73,43 @@ class Layer(nn.Module):
             self.outer = nn.Linear(config.inner_factor * config.width, config.width)
             self.norm = make_norm(config)
 
-    def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
-        """Take x (B, T, D) and allowed (B, 1, 1 or T, T), true where a token may see another. Returns (B, T, D)."""
+    def forward(self, x: Tensor, allowed: Tensor, at: Tensor | None = None) -> Tensor:
+        """Take x (B, T, D) and allowed (B, 1, 1 or T, T), true where a token may see another. Returns (B, T, D).
+
+        With `at` (B, Q) only these places are worked out: (B, Q, D). They ask, all T are asked.
+        """
         pre = self.config.norm == "pre"
-        x = self._join(x, self._mix(self.attention_norm(x) if pre else x, allowed), self.attention_norm)
+        seen = self.attention_norm(x) if pre else x
+        asking, x = (seen, x) if at is None else (_pick(seen, at), _pick(x, at))
+        if at is not None and allowed.shape[2] > 1:
+            allowed = allowed.take_along_dim(at[:, None, :, None], dim=2)
+        x = self._join(x, self._mix(asking, seen, allowed), self.attention_norm)
         if self.config.feed_forward:
             x = self._join(x, self._feed(self.norm(x) if pre else x), self.norm)
         return x
 
-    def _mix(self, x: Tensor, allowed: Tensor) -> Tensor:
-        B, T, D = x.shape
-        H = self.config.heads
-        q, k, v = self.query_key_value(x).view(B, T, 3, H, D // H).permute(2, 0, 3, 1, 4)
-        mixed = attend(q, k, v, allowed, dropout=self.attention_dropout if self.training else 0.0)  # (B, H, T, D/H)
-        out: Tensor = self.attention_out(mixed.transpose(1, 2).reshape(B, T, D))
+    def weigh(self, x: Tensor, allowed: Tensor) -> Tensor:
+        """The attention weights (B, H, T, T), queries before keys, by which `forward` mixes the same input."""
+        q, k, _ = self._split(self.query_key_value(self.attention_norm(x) if self.config.norm == "pre" else x))
+        return weigh(q, k, allowed)
+
+    def _mix(self, asking: Tensor, seen: Tensor, allowed: Tensor) -> Tensor:
+        B, Q, D = asking.shape
+        if asking is seen:
+            q, k, v = self._split(self.query_key_value(seen))
+        else:
+            weight, bias = self.query_key_value.weight, self.query_key_value.bias
+            (q,) = self._split(F.linear(asking, weight[:D], bias[:D]))
+            k, v = self._split(F.linear(seen, weight[D:], bias[D:]))
+        mixed = attend(q, k, v, allowed, dropout=self.attention_dropout if self.training else 0.0)  # (B, H, Q, D/H)
+        out: Tensor = self.attention_out(mixed.transpose(1, 2).reshape(B, Q, D))
         return out
+
+    def _split(self, x: Tensor) -> Tensor:
+        """One, two or three times D columns (B, T, -1) by heads: (-1, B, H, T, D/H)."""
+        B, T, columns = x.shape
+        D, H = self.config.width, self.config.heads
+        return x.view(B, T, columns // D, H, D // H).permute(2, 0, 3, 1, 4)
 
     def _feed(self, x: Tensor) -> Tensor:
         activate = ACTIVATIONS[self.config.activation]
@@ -130,8 +152,11 @@ class SequenceNetwork(nn.Module, ABC):
                 nn.init.zeros_(module.bias)
 
     @abstractmethod
-    def encode(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding."""
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding.
+
+        With `at` (B, Q) only the states at these places: (B, Q, D), which spares most of the last layer.
+        """
 
     @abstractmethod
     def read_head(self, hidden: Tensor) -> Tensor:
@@ -143,12 +168,29 @@ class SequenceNetwork(nn.Module, ABC):
             return tokens
         return tokens + self.positions[self.config.max_length - tokens.shape[1] :]
 
-    def run_layers(self, x: Tensor, allowed: Tensor) -> Tensor:
-        """Take x (B, T, D) through all layers."""
-        for layer in self.layers:
-            x = layer(x, allowed)
+    def run_layers(self, x: Tensor, allowed: Tensor, at: Tensor | None) -> Tensor:
+        """Take x (B, T, D) through all layers, the last one at the places `at` alone, if there are any."""
+        for number, layer in enumerate(self.layers, 1):
+            x = layer(x, allowed, at if number == len(self.layers) else None)
         normed: Tensor = self.last_norm(x)
         return normed
+
+    def weigh(self, item_ids: Tensor, lengths: Tensor) -> list[Tensor]:
+        """The attention weights (B, H, T, T), queries before keys, of each layer while `encode` takes the same input.
+
+        Rows of padding mean nothing.
+        """
+        weights: list[Tensor] = []
+        hooks = [
+            layer.register_forward_pre_hook(lambda layer, inputs: weights.append(layer.weigh(*inputs[:2])))
+            for layer in self.layers
+        ]
+        try:
+            self.encode(item_ids, lengths)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return weights
 
     @property
     def table(self) -> Tensor:
@@ -167,6 +209,13 @@ class SequenceNetwork(nn.Module, ABC):
 def make_norm(config: TransformerConfig) -> nn.Module:
     """LayerNorm, or nothing in a network without norms."""
     return nn.Identity() if config.norm == "none" else nn.LayerNorm(config.width)
+
+
+def _pick(x: Tensor, at: Tensor) -> Tensor:
+    """Rows of x (B, T, D) at places (B, Q): (B, Q, D). By flat rows, whose gradient is added up a row at a time."""
+    B, T, D = x.shape
+    rows = at + T * torch.arange(B, device=at.device)[:, None]
+    return x.flatten(0, 1).index_select(0, rows.flatten()).view(B, -1, D)
 
 
 def mark_real(item_ids: Tensor, lengths: Tensor) -> Tensor:

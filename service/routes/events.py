@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from service.answers import Receipt, Rejection
 from service.body import EVENTS_MAX_BYTES, read_object
-from service.errors import BodyTooLarge, Invalid, MalformedJson, StoreUnavailable, UnsupportedMediaType
+from service.errors import BodyTooLarge, Invalid, MalformedJson, Overloaded, StoreUnavailable, UnsupportedMediaType
 from service.history import Appended, Outcome
 from service.intake import Intake, take_in
 from service.routes.exchange import describe_body, describe_problems, read_flag, write
@@ -30,7 +30,9 @@ router = APIRouter()
     "/events",
     summary="Store what users did",
     response_model=Receipt,
-    responses={**describe_problems(MalformedJson, Invalid, BodyTooLarge, UnsupportedMediaType, StoreUnavailable)},
+    responses={
+        **describe_problems(MalformedJson, Invalid, BodyTooLarge, UnsupportedMediaType, StoreUnavailable, Overloaded)
+    },
     openapi_extra={
         **describe_body(EventsRequest.__name__, EventRequest.__name__),
         "parameters": [
@@ -55,7 +57,8 @@ async def post_events(request: Request) -> Response:
         now_ms=now_ms(),
         on_rejected=lambda event_type: service.metrics.event_handled(event_type=event_type, result="rejected"),
     )
-    appended = await service.store.append(list(intake.events.values()))
+    with service.append_breaker.guard():
+        appended = await service.store.append(list(intake.events.values()))
     _count(service, intake, appended, at_ms=now_ms())
     return write(_receipt(intake, appended, request.scope["state"]["stopwatch"]))
 

@@ -48,12 +48,12 @@ def read_flag(request: Request, name: str) -> bool:
 def describe_problems(*problems: type[Problem]) -> Mapping[int | str, dict[str, Any]]:
     """The responses that OpenAPI shows for the problems a route may answer."""
     schema = {"$ref": f"#/components/schemas/{ProblemDescription.__name__}"}
+    titles: dict[int, list[str]] = {}
+    for problem in problems:
+        titles.setdefault(problem.status, []).append(problem.title)
     return {
-        problem.status: {
-            "description": problem.title,
-            "content": {"application/problem+json": {"schema": schema}},
-        }
-        for problem in problems
+        status: {"description": "; ".join(words), "content": {"application/problem+json": {"schema": schema}}}
+        for status, words in titles.items()
     }
 
 

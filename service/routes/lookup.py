@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.answers import ExportedEvent, HistoryExport, ItemDescription, ModelDescription
-from service.errors import Invalid, NotFound, StoreUnavailable
+from service.errors import Invalid, NotFound, Overloaded, StoreUnavailable
 from service.routes.exchange import PathId, check_user, describe_problems, refuse_query, write
 from service.wiring import get_service
 
@@ -16,7 +16,7 @@ router = APIRouter()
     "/users/{user_id:path}/history",
     summary="Export the remembered history of a user",
     response_model=HistoryExport,
-    responses={**describe_problems(Invalid, StoreUnavailable)},
+    responses={**describe_problems(Invalid, StoreUnavailable, Overloaded)},
 )
 async def get_history(request: Request, user_id: PathId) -> Response:
     """Every remembered event, oldest first; none for a user who was never heard of."""
@@ -33,7 +33,7 @@ async def get_history(request: Request, user_id: PathId) -> Response:
     "/items/{item_id:path}",
     summary="Describe an item",
     response_model=ItemDescription,
-    responses={**describe_problems(NotFound, Invalid)},
+    responses={**describe_problems(NotFound, Invalid, Overloaded)},
 )
 async def get_item(request: Request, item_id: PathId) -> Response:
     """What the bundle knows of an item."""
@@ -48,7 +48,7 @@ async def get_item(request: Request, item_id: PathId) -> Response:
     "/model",
     summary="Describe the model in use",
     response_model=ModelDescription,
-    responses={**describe_problems(Invalid)},
+    responses={**describe_problems(Invalid, Overloaded)},
 )
 async def get_model(request: Request) -> Response:
     """Name, version, age, measured quality, and the provider that really runs it."""

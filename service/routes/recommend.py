@@ -8,7 +8,7 @@ from starlette.responses import Response
 from service.answers import Recommendation
 from service.body import RECOMMEND_MAX_BYTES, read_object
 from service.departure import cancel_on_departure
-from service.errors import BodyTooLarge, HistoryBehind, Invalid, MalformedJson, UnsupportedMediaType
+from service.errors import BodyTooLarge, HistoryBehind, Invalid, MalformedJson, Overloaded, UnsupportedMediaType
 from service.faults import list_faults
 from service.routes.exchange import describe_body, describe_problems, refuse_query, write
 from service.schemas import RecommendRequest
@@ -21,7 +21,9 @@ router = APIRouter()
     "/recommend",
     summary="Rank the items that should come next",
     response_model=Recommendation,
-    responses={**describe_problems(MalformedJson, Invalid, BodyTooLarge, UnsupportedMediaType, HistoryBehind)},
+    responses={
+        **describe_problems(MalformedJson, Invalid, BodyTooLarge, UnsupportedMediaType, HistoryBehind, Overloaded)
+    },
     openapi_extra=describe_body(RecommendRequest.__name__),
 )
 async def recommend(request: Request) -> Response:

@@ -197,11 +197,12 @@ def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
 
 def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
     """The engine waits for longer than the service drains before it kills."""
-    from service.server import DRAIN_LIMIT_S  # noqa: PLC0415 - only this test needs the service
+    from service.server import DRAIN_LIMIT_S, HEALTHCHECK_S  # noqa: PLC0415 - only this test needs the service
+    from service.settings import Settings  # noqa: PLC0415
 
     grace = re.fullmatch(r"(\d+)s", stacks["plain"]["services"]["service"]["stop_grace_period"])
     assert grace is not None
-    assert int(grace[1]) > DRAIN_LIMIT_S
+    assert int(grace[1]) > Settings(bundle=Path()).drain_delay_s + DRAIN_LIMIT_S + HEALTHCHECK_S
 
 
 def test_trainer_is_stopped_as_in_a_terminal(stacks: dict[str, dict[str, Any]]) -> None:

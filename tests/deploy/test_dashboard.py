@@ -50,7 +50,7 @@ def walk(node: Any) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def known_metrics(alert_rules: list[dict[str, Any]], recording_rules: list[dict[str, Any]]) -> set[str]:
     """Every sample's name: the service's, the recorded ones, and Prometheus' own about them."""
-    assert len(alert_rules) == 8
+    assert len(alert_rules) == 9
     metrics = Metrics(event_types=["view"], model_version="v", routes=[("/x", "GET")])
     exposed = metrics.expose().decode()
     sampled = set(re.findall(r"^([a-z_]+)[{ ]", exposed, re.MULTILINE)) | {"nextitem_model_info"}
@@ -219,6 +219,7 @@ def test_the_data_source_is_the_provisioned_one() -> None:
     [
         ("NextitemLatencyHigh", names.SLOW_S),
         ("NextitemFallbacksHigh", names.FALLBACKS),
+        ("NextitemOverloaded", names.SHED),
         ("NextitemModelStale", names.STALE_S),
     ],
 )

@@ -59,7 +59,7 @@ class Traffic:
 
     def ask(self, *, source: str, degraded: str | None = None, **fields: object) -> None:
         """One recommendation, which must come about as expected."""
-        answer = self.client.post("/recommend", json=fields).raise_for_status().json()
+        answer = self.client.post("/recommend", json={"timeout_ms": 2000, **fields}).raise_for_status().json()
         assert (answer["source"], answer["degraded"]) == (source, degraded)
         self.sent[source] += 1
         self.sent["degraded"] += degraded is not None

@@ -46,6 +46,18 @@ def test_dropping_attention_is_its_definition(parts, monkeypatch, at_once, queri
         torch.testing.assert_close(mine, theirs)
 
 
+def test_fewer_queries_than_keys(parts):
+    """Some of the queries get what they get among all of them, with the same draws; torch's kernel agrees."""
+    q, k, v, allowed = parts
+    few, seen = q[:, :, 3:5], allowed[:, :, 3:5]
+    torch.manual_seed(3)
+    out = attend(few, k, v, seen, dropout=0.3)
+    torch.manual_seed(3)
+    factors = draw_kept(torch.Size((B, H, 2, T)), 0.3) * scale_kept(0.3)
+    torch.testing.assert_close(out, naive(few, k, v, seen, factors))
+    torch.testing.assert_close(attend(few, k, v, seen, dropout=0.0), attend(q, k, v, allowed, dropout=0.0)[:, :, 3:5])
+
+
 def test_without_dropout_torch_does_it(parts):
     """Nothing dropped: the same formula, by torch's own kernel."""
     q, k, v, allowed = parts

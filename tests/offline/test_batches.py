@@ -1,5 +1,7 @@
 """Training samples: how much is masked, what is asked, and that nothing repeats but by seed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -109,6 +111,21 @@ def test_shares_of_a_batch_are_its_rows(make_histories, loss):
             assert np.array_equal(share.negatives, batch.negatives[mine])
         elif loss == "gbce":
             assert np.array_equal(share.negatives, batch.negatives)
+
+
+@pytest.mark.parametrize("asked", [{"mask_probability": 0.5}, {"mask_count": 9}], ids=str)
+def test_masks_are_capped(asked):
+    """With max_masks 4 long rows hide 4 items, any of them, short ones what they would without; last items stay."""
+    lengths = np.repeat([3, 8, 9, 20], 500).astype(np.int32)
+    recipe = TrainRecipe(**asked, last_item_share=0.0)
+    free, capped = (
+        draw_masks(lengths, 20, kind, np.random.default_rng(1)) for kind in (recipe, replace(recipe, max_masks=4))
+    )
+    assert free.sum(axis=1).max() > 4
+    assert np.array_equal(capped.sum(axis=1), np.minimum(free.sum(axis=1), 4))
+    assert np.array_equal(capped[:500], free[:500])
+    assert (free | ~capped).all()
+    assert capped[-500:].any(axis=0).all()
 
 
 def test_the_share_of_last_item_samples_is_kept():

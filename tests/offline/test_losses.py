@@ -79,6 +79,21 @@ def test_a_loss_is_what_its_paper_says(make_batch, network, loss):
     assert measure_loss(network, batch, CPU, recipe).item() == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize("mask_probability", [0.2, 0.9])
+def test_trained_places_alone_give_the_gradient_of_all(make_batch, mask_probability):
+    """Whether the last layer works out few places or all, the gradients are those of plain cross-entropy over all."""
+    recipe = TrainRecipe(mask_probability=mask_probability, last_item_share=0.5)
+    network, batch = make_batch("bert4rec", recipe)
+    measure_loss(network, batch, CPU, recipe).backward()
+    ours = [parameter.grad for parameter in network.parameters()]
+    network.zero_grad(set_to_none=True)
+    scores = network.score_items(network.encode(*map(torch.from_numpy, batch.input))).flatten(0, 1)
+    places, targets = torch.from_numpy(batch.places), torch.from_numpy(batch.targets)
+    torch.nn.functional.cross_entropy(scores[places], targets, reduction="sum").backward()
+    for mine, parameter in zip(ours, network.parameters(), strict=True):
+        torch.testing.assert_close(mine, parameter.grad, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("rows_at_once", [1, 4, 1000])
 def test_the_sliced_softmax_is_torchs_cross_entropy(monkeypatch, rows_at_once):
     """Loss and all gradients equal those of F.cross_entropy, however the rows are sliced, however large the scores."""

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
-from training.baselines import Markov, Popularity
+from training.baselines import Markov, Popularity, Rules
 from training.errors import Diverged
 from training.evaluation import NetworkScorer, evaluate, rank_targets
 from training.lists import rank_lists
@@ -106,6 +106,39 @@ def test_markov_counts_what_followed_the_last_item(make_histories):
     scores = Markov(train, 4).score(make_histories([[4, 2], [3], [], [1]]))
     popular = np.array([2, 3, 1, 1]) / 8
     expected = popular + np.array([[1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 2, 0, 0]])
+    assert np.allclose(scores.numpy(), expected)
+
+
+def test_rules_weigh_what_followed_soon(make_histories):
+    """1/s for each s places between two items, over the root of a rule's sum; older items of a history count less."""
+    train = make_histories([[1, 2, 3], [1, 3], [4], [2, 2]])
+    rules = Rules(train, 4, reach=2, decay=0.5, window=2)
+    first = np.array([0, 1, 1.5, 0]) / np.sqrt(2.5)  # 1 -> 2 once, 1 -> 3 at once and after one more
+    second = np.array([0, 0, 1, 0])
+    scores = rules.score(make_histories([[1, 2], [2, 4, 2], [1, 3], []])).numpy()
+    assert np.allclose(scores, [second + first / 2, second, first / 2, np.zeros(4)])
+
+
+def test_rules_leave_the_rest_to_popularity(make_histories):
+    """Items that no rule names follow in the order of their counts, below any that one names."""
+    rules = Rules(make_histories([[1, 2], [3, 4], [3], [3]]), 4)
+    assert rules.score(make_histories([[1]])).argsort(descending=True)[0].tolist()[:2] == [1, 2]
+    assert rules.score(make_histories([[]])).argmax().item() == 2
+
+
+def test_rules_are_the_plain_double_loop(make_histories):
+    """On random histories, with repeats, the sparse products are what two loops over places give."""
+    rng = np.random.default_rng(5)
+    train = [rng.integers(1, 9, size=rng.integers(0, 12)).tolist() for _ in range(40)]
+    asked = [rng.integers(1, 9, size=rng.integers(1, 9)).tolist() for _ in range(20)]
+    weights = np.zeros((9, 8))
+    for history in train:
+        for place, item in enumerate(history):
+            for step, later in enumerate(history[place + 1 : place + 4], start=1):
+                weights[item, later - 1] += (later != item) / step
+    weights /= np.sqrt(np.maximum(weights.sum(axis=1, keepdims=True), 1))
+    expected = [sum(0.7**age * weights[item] for age, item in enumerate(reversed(history[-5:]))) for history in asked]
+    scores = Rules(make_histories(train), 8, reach=3, window=5).score(make_histories(asked))
     assert np.allclose(scores.numpy(), expected)
 
 

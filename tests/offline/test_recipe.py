@@ -52,6 +52,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
         ({"train": {"negatives": 0}}, r"train\.negatives must be at least 1, or absent"),
         ({"train": {"calibration": 1.1}}, r"train\.calibration must be between 0 and 1"),
         ({"train": {"mask_count": 0}}, r"train\.mask_count must be at least 1, or absent"),
+        ({"train": {"max_masks": 0}}, r"train\.max_masks must be at least 1, or absent"),
         ({"train": {"precision": "half"}}, r"train\.precision must be one of auto, float32, bfloat16"),
         ({"data": {"format": "xml"}}, r"data\.format must be one of"),
         ({"data": {"split": "random"}}, r"data\.split must be one of leave-one-out, time"),

@@ -232,7 +232,7 @@ def test_a_budget_ends_the_run_within_an_epoch(make_log, cycles, small_recipe, t
     """When the time is spent, the epoch under way is validated, recorded and the last."""
     session = Session(small_recipe(epochs=10_000, budget_seconds=0.2), make_log(cycles), tmp_path).run()
     assert "budget of 0.2 s" in session.progress.finished
-    assert 0.2 <= session.progress.seconds < 5
+    assert 0.2 <= session.progress.seconds < 30
     assert session.epochs[-1].learning_rate < 3e-3 / 2
 
 

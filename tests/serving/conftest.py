@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,8 @@ def raw(store_url: str) -> Iterator[Redis]:
 @pytest.fixture
 def in_store(store_url: str, run_scenario: Callable[..., Any]) -> Callable[..., Any]:
     """Run a scenario, an async function of a HistoryStore with the given options, in a loop of its own."""
-    return partial(run_scenario, url=store_url)
+    patient = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}  # a busy machine is no outage
+    return lambda scenario, **options: run_scenario(scenario, url=store_url, **(patient | options))
 
 
 @pytest.fixture

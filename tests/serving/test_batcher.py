@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import time
 
 import pytest
 
-from service.batcher import Batcher, BatcherStopped, Observers
+from service.batcher import RECENT, Batcher, BatcherStopped, Expired, Observers, QueueFull
 
 
 class Gate:
@@ -34,9 +35,9 @@ async def settle():
 
 
 @contextlib.asynccontextmanager
-async def running(process, *, max_batch=4, in_flight=2, observers=None):
+async def running(process, *, max_batch=4, **options):
     """A started batcher, closed afterwards."""
-    batcher = Batcher(process, max_batch=max_batch, in_flight=in_flight, observers=observers)
+    batcher = Batcher(process, **{"max_batch": max_batch, "max_waiting": 1000, **options})
     batcher.start()
     try:
         yield batcher
@@ -220,7 +221,7 @@ def test_close_answers_what_waits():
 
     async def scenario():
         gate = Gate()
-        batcher = Batcher(gate, max_batch=2, in_flight=1)
+        batcher = Batcher(gate, max_batch=2, max_waiting=4, in_flight=1)
         assert not batcher.alive
         with pytest.raises(BatcherStopped):
             await batcher.submit(0)
@@ -244,7 +245,7 @@ def test_close_when_idle():
     """Closing a batcher that has nothing to do, twice, ends at once."""
 
     async def scenario():
-        batcher = Batcher(Gate(), max_batch=2)
+        batcher = Batcher(Gate(), max_batch=2, max_waiting=4)
         batcher.start()
         await asyncio.wait_for(batcher.close(), 5)
         await asyncio.wait_for(batcher.close(), 5)
@@ -297,5 +298,153 @@ def test_thousand_questions_are_each_answered_once():
                     question % 50 % 9 == 0 and isinstance(result, asyncio.CancelledError)
                 )
             assert sum(isinstance(result, int) for result in results) >= 1000 - 20 * 6
+
+    asyncio.run(scenario())
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self):
+        self.now_s = 1000.0
+
+    def __call__(self):
+        """Its time."""
+        return self.now_s
+
+
+def ask_until(batcher, expires_s, *questions):
+    """One waiting task for each question, all with one deadline."""
+    return [asyncio.create_task(batcher.submit(question, expires_s=expires_s)) for question in questions]
+
+
+async def outcomes(*tasks):
+    """The result of each, or the type of its exception."""
+    results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+    return [type(result) if isinstance(result, Exception) else result for result in results]
+
+
+def test_full_queue_takes_nothing_more():
+    """Who finds as many waiting as may is told at once, and whoever leaves makes room."""
+
+    async def scenario():
+        gate, depths = Gate(), []
+        async with running(
+            gate, max_batch=2, max_waiting=3, in_flight=1, observers=Observers(on_depth=depths.append)
+        ) as batcher:
+            tasks = ask(batcher, 1)
+            await settle()
+            tasks += ask(batcher, 2, 3, 4)
+            await settle()
+            assert await outcomes(*ask(batcher, 5)) == [QueueFull]
+            tasks.pop().cancel()
+            await settle()
+            assert depths[-1] == 2
+            tasks += ask(batcher, 6)
+            gate.let_through(9)
+            assert await outcomes(*tasks) == [10, 20, 30, 60]
+            assert gate.batches == [[1], [2, 3], [6]]
+
+    asyncio.run(scenario())
+
+
+def test_late_question_is_not_taken():
+    """Whose time is over when it comes does not even wait."""
+
+    async def scenario():
+        clock, gate = Clock(), Gate(open_from_the_start=True)
+        async with running(gate, clock=clock) as batcher:
+            assert await outcomes(*ask_until(batcher, clock.now_s, 1)) == [Expired]
+            assert await outcomes(*ask_until(batcher, clock.now_s + 60, 2)) == [20]
+            assert gate.batches == [[2]]
+
+    asyncio.run(scenario())
+
+
+def test_expired_while_it_waits_is_told_in_time_and_not_processed():
+    """The alarm does not wait for the batch before; the queue has room again, and the rest is processed."""
+
+    async def scenario():
+        gate = Gate()
+        async with running(gate, max_batch=2, max_waiting=2, in_flight=1) as batcher:
+            first = ask(batcher, 1)
+            await settle()
+            hasty = ask_until(batcher, time.perf_counter() + 0.02, 2, 3)
+            assert await outcomes(*hasty) == [Expired, Expired]
+            assert gate.batches == [[1]]
+            patient = ask(batcher, 4)
+            gate.let_through(2)
+            assert await outcomes(*first, *patient) == [10, 40]
+            assert gate.batches == [[1], [4]]
+
+    asyncio.run(scenario())
+
+
+def test_expired_is_dropped_though_its_alarm_is_late():
+    """After the loop stood still, the clock decides when a batch is taken, and again before the reply."""
+
+    async def scenario():
+        clock, gate = Clock(), Gate()
+        async with running(gate, max_batch=2, in_flight=1, clock=clock) as batcher:
+            tasks = ask_until(batcher, clock.now_s + 50, 1)
+            await settle()
+            tasks += ask_until(batcher, clock.now_s + 60, 2)
+            tasks += ask_until(batcher, clock.now_s + 90, 3)
+            await settle()
+            clock.now_s += 70
+            gate.let_through(2)
+            assert await outcomes(*tasks) == [Expired, Expired, 30]
+            assert gate.batches == [[1], [3]]
+
+    asyncio.run(scenario())
+
+
+def test_who_cannot_be_answered_in_time_makes_way():
+    """With less time left than batches took, but for a single stall, a question yields to those that have it."""
+
+    async def scenario():
+        clock, gate = Clock(), Gate()
+        async with running(gate, max_batch=2, in_flight=1, clock=clock) as batcher:
+            for took_s, question in ((10, 1), (500, 2)):  # a stall says nothing
+                [task] = ask(batcher, question)
+                await settle()
+                clock.now_s += took_s
+                gate.let_through()
+                assert await task == 10 * question
+            busy = ask(batcher, 3)
+            await settle()
+            clock.now_s += 20
+            hopeless = ask_until(batcher, clock.now_s + 19, 4)
+            hopeful = ask_until(batcher, clock.now_s + 21, 5)
+            await settle()
+            gate.let_through(2)
+            assert await outcomes(*busy, *hopeless, *hopeful) == [30, Expired, 50]
+            assert gate.batches[2:] == [[3], [5]]
+
+    asyncio.run(scenario())
+
+
+def test_somebody_tries_even_if_nobody_has_hope():
+    """When all have less time than batches took, the newest are processed: it shows that batches are quick again."""
+
+    async def scenario():
+        clock, gate = Clock(), Gate()
+        async with running(gate, max_batch=2, in_flight=1, clock=clock) as batcher:
+            for question in range(RECENT):
+                [task] = ask(batcher, question)
+                await settle()
+                clock.now_s += 100
+                gate.let_through()
+                await task
+            busy = ask(batcher, 50)
+            await settle()
+            clock.now_s += 100
+            tasks = ask_until(batcher, clock.now_s + 60, 51, 52, 53)
+            await settle()
+            gate.let_through(2)
+            assert await outcomes(*busy, *tasks) == [500, Expired, 520, 530]
+            [task] = ask_until(batcher, clock.now_s + 60, 54)
+            gate.let_through()
+            assert await outcomes(task) == [540]
 
     asyncio.run(scenario())

@@ -23,10 +23,10 @@ from service.embedded import LOCK, LOG, EmbeddedStore, find_binary
 from service.errors import StartFailed
 from service.history import HistoryStore
 
-WAIT_S = 5.0
+WAIT_S = 20.0
 
 PARENT = """
-import asyncio, json, sys, time
+import asyncio, json, signal, sys, time
 from pathlib import Path
 from redis import Redis
 from service.embedded import EmbeddedStore
@@ -42,6 +42,7 @@ async def write(url):
         print(number, flush=True)
         number += 1
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # started in the background, it would be ignored
 store = EmbeddedStore(Path(sys.argv[1]))
 store.start()
 try:
@@ -199,7 +200,7 @@ def test_a_server_that_will_not_end_is_killed(data_dir, monkeypatch):
     os.kill(pid, signal.SIGSTOP)
     started_s = time.monotonic()
     store.stop()
-    assert time.monotonic() - started_s < 2.0
+    assert time.monotonic() - started_s < 10
     assert not _is_running(pid)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from service import leash
 
-WAIT_S = 5.0
+WAIT_S = 20.0
 POLLED = "from service import leash; leash._HAS_PRCTL = False; leash.POLL_S = 0.05;"
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
 

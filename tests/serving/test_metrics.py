@@ -15,6 +15,7 @@ CONTRACT = [
     ("nextitem_stage_duration_seconds", "histogram", {"stage"}),
     ("nextitem_recommend_total", "counter", {"source", "version"}),
     ("nextitem_fallback_total", "counter", {"reason"}),
+    ("nextitem_shed_total", "counter", {"reason"}),
     ("nextitem_batch_size", "histogram", set()),
     ("nextitem_queue_depth", "gauge", set()),
     ("nextitem_queue_wait_seconds", "histogram", set()),
@@ -70,6 +71,8 @@ def test_closed_label_sets_exist_at_zero(metrics):
         *(f'nextitem_stage_duration_seconds_count{{stage="{name}"}}' for name in ("inference", "respond")),
         *(f'nextitem_recommend_total{{source="{name}",version="v1"}}' for name in ("model", "popular")),
         *(f'nextitem_fallback_total{{reason="{name}_unavailable"}}' for name in ("store", "engine")),
+        *(f'nextitem_fallback_total{{reason="{name}"}}' for name in ("deadline", "overloaded")),
+        *(f'nextitem_shed_total{{reason="{name}_full"}}' for name in ("queue", "requests", "events")),
         *(
             f'nextitem_events_total{{result="{result}",type="{kind}"}}'
             for kind in ("view", "cart", "other")

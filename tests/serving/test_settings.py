@@ -30,9 +30,13 @@ OTHERS = {
     "provider": "cuda",
     "threads": "2",
     "max_batch": "64",
+    "max_queue": "7",
+    "max_requests": "8",
+    "max_event_requests": "5",
     "history_length": "50",
     "history_days": "30",
     "event_types": "view,wish.list,a:b",
+    "drain_delay_s": "2.5",
     "log_level": "debug",
 }
 
@@ -147,3 +151,16 @@ def test_help_shows_every_setting(capsys):
     for name, field in Settings.model_fields.items():
         assert f"--{name.replace('_', '-')} {name.upper()}" in shown
         assert f"({describe_default(field)})".replace("- ", "-") in shown
+
+
+def test_limits_follow_the_batch():
+    """Unless given, room is that of some batches, and never next to nothing; given, it is what was given."""
+
+    def rooms(**given):
+        settings = Settings(bundle="b", **given)
+        return settings.queue_room, settings.request_room, settings.event_room
+
+    assert rooms() == (64, 128, 256)
+    assert rooms(max_batch=1) == (32, 64, 64)
+    assert rooms(max_batch=256) == (512, 1024, 2048)
+    assert rooms(max_batch=256, max_queue=1, max_requests=2, max_event_requests=3) == (1, 2, 3)

@@ -65,8 +65,8 @@ class Client:
         return self.request("POST", path, **options)
 
     def recommend(self, **fields) -> dict:
-        """The answer of POST /recommend, which must be 200."""
-        response = self.post("/recommend", fields)
+        """The answer of POST /recommend, which must be 200; patient, since machines may be slow."""
+        response = self.post("/recommend", {"timeout_ms": 2000, **fields})
         assert response.status_code == 200, response.text
         return response.json()
 
@@ -151,11 +151,30 @@ def broken_bundle(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+SERVE = """
+import sys, threading, time
+from service.cli import main
+def slow_down(run_s):
+    from service.live_model import LiveModel
+    rank = LiveModel.rank
+    def rank_slowly(model, questions):
+        if threading.current_thread().name == "engine":  # to check the model at the start is as quick as ever
+            time.sleep(run_s)
+        return rank(model, questions)
+    LiveModel.rank = rank_slowly
+if __name__ == "__main__":
+    if run_s := float(sys.argv.pop(1)):
+        slow_down(run_s)
+    sys.exit(main())
+"""
+
+
 class Process:
     """nextitem-serve as a process of its own; its log is read from stderr as it comes."""
 
-    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str]) -> None:
-        command = [sys.executable, "-m", "service.cli", "--bundle", str(BUNDLE), "--port", "0"]
+    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str], run_s: float) -> None:
+        command = [sys.executable, "-c", SERVE, str(run_s), "--bundle", str(BUNDLE), "--port", "0"]
+        command += ["--drain-delay-s", "0"]  # there is no proxy that would have to notice
         self.log: list[dict] = []
         self._process = subprocess.Popen(
             [*command, "--data-dir", str(data_dir), *options],
@@ -215,13 +234,16 @@ class Process:
 
 @pytest.fixture
 def start_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Services as processes, over one data folder unless another is named; ended after the test."""
+    """Services as processes, over one data folder unless another is named; ended after the test.
+
+    With one worker, runs of its model can be made to take `run_s` seconds longer.
+    """
     processes: list[Process] = []
     # A kill -9 leaves empty folders there; tmp_path itself is too long for sockets.
     with tempfile.TemporaryDirectory(prefix="serve-") as folder:
 
-        def start(*options: str) -> Process:
-            processes.append(Process(tmp_path / "data", *options, environment={"TMPDIR": folder}))
+        def start(*options: str, run_s: float = 0.0) -> Process:
+            processes.append(Process(tmp_path / "data", *options, environment={"TMPDIR": folder}, run_s=run_s))
             return processes[-1]
 
         yield start

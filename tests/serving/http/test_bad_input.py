@@ -167,7 +167,9 @@ def test_wrong_envelopes(client, document, pointer, code):
         ({"items": [], "candidate_item_ids": ["i01"] * 10_001}, "/candidate_item_ids", "too_long"),
         ({"user_id": "u", "min_history_version": -1}, "/min_history_version", "range"),
         ({"user_id": "u", "min_history_version": "1"}, "/min_history_version", "int_type"),
-        *(({"items": [], field: 1}, "", "extra_forbidden") for field in (CANARY, "timeout_ms", "explain", "scenario")),
+        *(({"items": [], field: 1}, "", "extra_forbidden") for field in (CANARY, "explain", "scenario")),
+        *(({"items": [], "timeout_ms": value}, "/timeout_ms", "range") for value in (0, -5, 9, 2001, 10**9)),
+        *(({"items": [], "timeout_ms": value}, "/timeout_ms", "int_type") for value in (CANARY, "300", True, 99.5)),
     ],
 )
 def test_wrong_fields_of_recommend(client, document, pointer, code):
@@ -243,7 +245,7 @@ def test_body_cap(client, path, cap, streamed):
         "/recommend/batch",
         "/similar",
         "/events/",
-        "/users/u",
+        "/users",
         "/health",
         "/docs/oauth2-redirect",
         "/redoc",
@@ -260,6 +262,7 @@ def test_paths_that_do_not_exist(client, path):
         ("/recommend", "POST"),
         ("/events", "POST"),
         ("/users/u1/history", "GET"),
+        ("/users/u1", "DELETE"),
         ("/items/i01", "GET"),
         ("/model", "GET"),
         ("/health/live", "GET"),

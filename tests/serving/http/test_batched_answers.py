@@ -10,7 +10,7 @@ ITEMS = [*(f"i{number:02d}" for number in range(1, 13)), "a/b", "100%", "new1", 
 
 def draw_request(draw, users):
     """A random request of any kind."""
-    request = {"k": draw.choice([1, 3, 10, 500]), "exclude_seen": draw.random() < 0.7}
+    request = {"timeout_ms": 2000, "k": draw.choice([1, 3, 10, 500]), "exclude_seen": draw.random() < 0.7}
     kind = draw.randrange(3)
     if kind != 1:
         request["user_id"] = draw.choice(users)
@@ -25,7 +25,7 @@ def draw_request(draw, users):
 
 def test_hundred_requests_at_once_are_answered_as_alone(make_client, user):
     """The same answers for 100 random requests asked one by one and all at once, in far fewer runs."""
-    client = make_client(max_batch=16)
+    client = make_client(max_batch=16, max_queue=100, max_requests=100)
     draw = random.Random(7)  # noqa: S311 - a fixed choice of requests
     users = [f"{user}-{number}" for number in range(8)]
     for name in users[1:]:

@@ -24,10 +24,13 @@ def test_erased_user_is_a_stranger(client, user):
 def test_odd_ids_are_erased_by_their_own_name(client, user, name):
     """Percent-encoded, a slash and all; written out, a slash is another path, and nobody is erased by mistake."""
     odd = f"{user}{name}"
-    client.send({"user_id": odd, "item_id": "i01"})
+    for user_id in (odd, user):
+        client.send({"user_id": user_id, "item_id": "i01"})
     assert client.request("DELETE", f"/users/{quote(odd, safe='')}").status_code == 204
     assert client.get(f"/users/{quote(odd, safe='')}/history").json()["version"] == 0
-    assert client.request("DELETE", f"/users/{user}/history").status_code == 404
+    assert client.request("DELETE", f"/users/{user}/history").status_code == 405
+    assert client.request("DELETE", f"/users/{user}/b").status_code == 404
+    assert client.get(f"/users/{user}/history").json()["version"] == 1
 
 
 def test_wrong_requests(client):

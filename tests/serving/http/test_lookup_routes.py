@@ -113,12 +113,12 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
         for method, operation in operations.items()
     }
     assert described == {
-        ("/recommend", "post"): {"200", "400", "409", "413", "415", "422"},
+        ("/recommend", "post"): {"200", "400", "409", "413", "415", "422", "503"},
         ("/events", "post"): {"200", "400", "413", "415", "422", "503"},
         ("/users/{user_id}/history", "get"): {"200", "422", "503"},
         ("/users/{user_id}", "delete"): {"204", "404", "422", "503"},
-        ("/items/{item_id}", "get"): {"200", "404", "422"},
-        ("/model", "get"): {"200", "422"},
+        ("/items/{item_id}", "get"): {"200", "404", "422", "503"},
+        ("/model", "get"): {"200", "422", "503"},
         ("/health/live", "get"): {"200"},
         ("/health/ready", "get"): {"200", "503"},
         ("/metrics", "get"): {"200"},
@@ -136,6 +136,7 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "exclude_item_ids",
         "candidate_item_ids",
         "min_history_version",
+        "timeout_ms",
     }
     assert set(schemas["Recommendation"]["properties"]) == set(client.recommend(user_id=user))
     receipt = client.send({"user_id": user, "item_id": "i01"}, {})

@@ -67,16 +67,16 @@ def stages(client):
     return {name: counts[f'nextitem_stage_duration_seconds_sum{{stage="{name}"}}'] for name in names}
 
 
-SLOW_S = 0.1
+SLOW_S = 0.25
 
 
 def slow_history(client, monkeypatch):
     """A store that takes its time."""
     read_many = client.service.store.read_many
 
-    async def read_slowly(user_ids):
+    async def read_slowly(user_ids, **options):
         await asyncio.sleep(SLOW_S)
-        return await read_many(user_ids)
+        return await read_many(user_ids, **options)
 
     monkeypatch.setattr(client.service.store, "read_many", read_slowly)
 
@@ -102,8 +102,8 @@ def late_version(client, monkeypatch):
     read_many = client.service.store.read_many
     started = time.monotonic()
 
-    async def read_behind(user_ids):
-        histories = await read_many(user_ids)
+    async def read_behind(user_ids, **options):
+        histories = await read_many(user_ids, **options)
         late = time.monotonic() - started < SLOW_S
         return [dataclasses.replace(history, version=0) if late else history for history in histories]
 

@@ -3,7 +3,7 @@
 import pytest
 from redis import Redis
 
-from service import durability, health
+from service import breaker, durability, health
 from service.embedded import EmbeddedStore
 
 
@@ -24,6 +24,8 @@ def test_events_wait_until_the_store_is_safe_again(make_client, own_store, user)
     event = {"user_id": user, "item_id": "i01", "event_id": "e"}
     client.send(event)
     raw.config_set("appendfsync", "everysec")
+    for _ in range(2 * breaker.CALLS):  # which would open the breaker, if it took them for an outage
+        client.post("/events", {**event, "event_id": "f"})
 
     refused = client.post("/events", {**event, "event_id": "f"})
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
@@ -32,7 +34,7 @@ def test_events_wait_until_the_store_is_safe_again(make_client, own_store, user)
     ready = client.get("/health/ready")
     assert (ready.status_code, ready.json()) == (200, {"status": "degraded", "reasons": ["store_not_durable"]})
     assert client.counts()["nextitem_store_durable"] == 0
-    assert client.counts()['nextitem_store_errors_total{kind="unsafe"}'] == 1
+    assert client.counts()['nextitem_store_errors_total{kind="unsafe"}'] == 2 * breaker.CALLS + 1
     answer = client.recommend(user_id=user)
     assert (answer["source"], answer["degraded"]) == ("model", None)
 

@@ -1,0 +1,153 @@
+"""How quickly this project, RecTools and RecBole train one BERT4Rec on one log, turn by turn.
+
+`make bench-training DATA=FOLDER` makes the peers' environments and runs it; docs/training-speed.md says what is
+counted. The results are written after every turn, so that Ctrl-C loses only the turn under way.
+"""
+
+import argparse
+import shlex
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.training.machine import describe_machine
+from benchmarks.training.picture import draw_paces, draw_race
+from benchmarks.training.summary import describe_race, format_race, format_summary, summarize
+from benchmarks.training.terms import Terms, cut_material, write_task
+from benchmarks.training.turns import OURS, PEERS, TurnFailed, plan_turns, run_turn
+from model.contract.files import write_whole
+from training.environment import describe_environment
+from training.errors import TrainingError
+from training.files import write_json
+from training.reader import read_log
+from training.recipe import DataRecipe
+from training.split import leave_one_out
+
+_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run all turns. 0: done, 2: something is missing, 1: a contestant failed, 130: stopped."""
+    options = _make_parser().parse_args()
+    interpreters = {OURS: Path(sys.executable)} | {
+        name: options.environments / name / "bin" / "python" for name in options.peers
+    }
+    missing = [str(path) for path in [options.log, *interpreters.values()] if not path.is_file()]
+    if missing:
+        sys.stderr.write(
+            f"no {' and no '.join(missing)}: `make bench-training DATA=FOLDER` makes the environments; FOLDER holds "
+            "ml-1m/ml-1m.txt.gz, which is no part of the project (docs/protocols.md)\n"
+        )
+        return 2
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-training-") as folder:
+            return _run(options, interpreters, Path(folder))
+    except (TrainingError, TurnFailed) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"stopped; the turns that ended are in {options.out}\n")
+        return _INTERRUPTED
+
+
+def _run(options: argparse.Namespace, interpreters: dict[str, Path], folder: Path) -> int:
+    terms = Terms(
+        threads=options.threads,
+        seconds=options.seconds,
+        target=options.to_ndcg,
+        check_seconds=options.check_seconds,
+        max_length=options.max_length,
+    )
+    log = read_log(options.log, DataRecipe())
+    material = cut_material(
+        leave_one_out(log), len(log.vocabulary), max_length=terms.max_length, users=options.users, seed=terms.seed
+    )
+    write_task(folder, terms, material)
+    document: dict[str, Any] = {
+        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.training", *sys.argv[1:]]),
+        "began_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "environment": describe_machine() | describe_environment(torch.device("cpu")) | {"threads": terms.threads},
+        "terms": vars(terms).copy(),
+        "log": {
+            "file": options.log.name,
+            "fingerprint": log.fingerprint,
+            "users": len(material.train),
+            "items": material.item_count,
+            "trained_events": int(material.train.lengths.sum()),
+            "validation_users": len(material.questions),
+        },
+        "turns": [],
+    }
+    plan = [OURS, *options.peers] if terms.target is not None else plan_turns(options.peers, options.rounds)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        for number, name in enumerate(plan, 1):
+            task = progress.add_task(f"{name}, turn {number} of {len(plan)}: prepares", total=terms.seconds)
+
+            def show(line: dict[str, Any]) -> None:
+                progress.update(
+                    task,  # noqa: B023 - called within this turn only
+                    completed=line["seconds"],
+                    description=f"{name}, turn {number} of {len(plan)}",  # noqa: B023
+                )
+
+            turn = run_turn(name, interpreters[name], folder, threads=terms.threads, on_line=show)
+            progress.remove_task(task)
+            document["turns"].append(turn)
+            _write(document, options.out)
+            console.print(
+                f"turn {number} of {len(plan)}: {name:<10} {turn['tokens']:>9,} tokens, {turn['seconds']:6.1f} s, "
+                f"{turn['cpu_seconds']:6.1f} CPU s",
+                highlight=False,
+            )
+    sys.stdout.write(_say(document))
+    return 0
+
+
+def _write(document: dict[str, Any], out: Path) -> None:
+    """The results so far, whole, and their picture beside them."""
+    target = document["terms"]["target"]
+    if target is None:
+        document["summary"] = summarize(document["turns"])
+    else:
+        document["race"] = describe_race(document["turns"], target)
+    write_json(out, document)
+    write_whole(out.with_suffix(".png"), (draw_paces if target is None else draw_race)(document))
+
+
+def _say(document: dict[str, Any]) -> str:
+    target = document["terms"]["target"]
+    return format_summary(document["summary"]) if target is None else format_race(document["race"], target)
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.training", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("log", type=Path, help="an interaction log that nextitem-train reads")
+    parser.add_argument("--environments", type=Path, default=Path(".cache/peers"), help="folder of the environments")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="who takes part beside us")
+    parser.add_argument("--threads", type=int, default=1, help="of each contestant; more want as many idle cores")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of training in a turn, and the cap of --to-ndcg")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="each with a turn of every peer, and one of ours before it"
+    )
+    parser.add_argument("--max-length", type=int, default=200, help="N; users' newest N training items are the data")
+    parser.add_argument("--to-ndcg", type=float, help="instead of paces: one turn each, until validation gets there")
+    parser.add_argument("--check-seconds", type=float, default=60.0, help="of training between two validations")
+    parser.add_argument("--users", type=int, default=1024, help="validation users, for --to-ndcg")
+    parser.add_argument(
+        "--out", type=Path, default=Path("benchmarks/results/training.json"), help="and a .png beside it"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,23 @@
+"""The last layer at some places alone gives what it gives at all of them."""
+
+import pytest
+import torch
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("name", ["bert4rec", "sasrec"])
+@pytest.mark.parametrize("training", [False, True])
+def test_some_places_are_those_of_all_places(make_small, name, norm, training):
+    """States and all gradients at a few places, one of them twice, equal those of the whole encoding."""
+    network = make_small(name, norm=norm, dropout=0.0).train(training)
+    item_ids = torch.tensor([[0, 0, 3, 61, 5], [7, 61, 9, 2, 61], [0, 0, 0, 0, 4]])
+    lengths, at = torch.tensor([3, 5, 1]), torch.tensor([[3, 4], [4, 1], [4, 4]])
+    some, every = network.encode(item_ids, lengths, at), network.encode(item_ids, lengths)
+    picked = torch.stack([row[places] for row, places in zip(every, at, strict=True)])
+    torch.testing.assert_close(some, picked, atol=1e-5, rtol=1e-4)
+    upper = torch.randn_like(some)
+    used = {key: weight for key, weight in network.named_parameters() if not key.startswith(("head", "item_bias"))}
+    ours = torch.autograd.grad(some, used.values(), upper)
+    theirs = torch.autograd.grad(picked, used.values(), upper)
+    for key, mine, whole in zip(used, ours, theirs, strict=True):
+        torch.testing.assert_close(mine, whole, atol=1e-3, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")

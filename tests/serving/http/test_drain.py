@@ -1,0 +1,74 @@
+"""Told to stop under load: what was accepted is answered, and whoever asks learns in time that it is about to stop."""
+
+import asyncio
+import signal
+import socket
+from itertools import count
+
+import httpx
+import pytest
+
+from benchmarks.load import Shot, encode_post, fire
+
+ASK = encode_post("/recommend", b'{"user_id":"u1","items":["i01"]}')
+SEND = encode_post("/events", b'{"user_id":"u1","item_id":"i02"}')
+
+
+async def serve_until_red(process):
+    """Load from a proxy that looks at readiness, and a SIGTERM: what became of it, and what red looked like."""
+    host, port = process.url.removeprefix("http://").split(":")
+    stop = asyncio.Event()
+    load = asyncio.create_task(
+        fire(host, int(port), (Shot(n / 60, SEND if n % 4 == 0 else ASK) for n in count()), stop=stop)
+    )
+    await asyncio.sleep(0.5)
+    process.signal(signal.SIGTERM)
+    async with httpx.AsyncClient(base_url=process.url) as http:
+        while (ready := await http.get("/health/ready")).status_code == 200:
+            pass
+        stop.set()
+        still = await http.post("/recommend", json={"items": ["i01"]})
+    return await load, (ready.status_code, ready.json()["status"], ready.headers["connection"], still.status_code)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_told_to_stop_under_load_it_fails_nobody(start_process, wait_until_gone, workers):
+    """Three times: every request that was sent while it was ready is answered with 200, and the end is in order."""
+    for _ in range(3):
+        process = start_process("--workers", str(workers), "--drain-delay-s", "2")
+        family = process.family()
+        outcomes, red = asyncio.run(serve_until_red(process))
+        assert red == (503, "draining", "close", 200)
+        assert {outcome.status for outcome in outcomes} == {200}
+        assert len(outcomes) >= 20
+        assert process.wait() == 0
+        assert wait_until_gone(family) == set()
+        assert [entry for entry in process.log if entry["level"] not in ("info", "debug")] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_told_twice_it_ends_at_once(start_process, wait_until_gone, workers, number):
+    """The second signal waits for nothing: neither for the delay nor for a request that is not finished."""
+    process = start_process("--workers", str(workers), "--drain-delay-s", "60")
+    family = process.family()
+    host, port = process.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"Content-Length: 100\r\n\r\n{")
+        process.signal(number)
+        with httpx.Client(base_url=process.url) as http:
+            while http.get("/health/ready").status_code == 200:
+                pass
+        process.signal(number)
+        assert process.wait() == 0
+    assert wait_until_gone(family) == set()
+
+
+def test_stuck_model_does_not_keep_it_from_ending(start_process):
+    """A run of the model that outlasts every deadline is left behind."""
+    process = start_process("--drain-delay-s", "0", run_s=3600)
+    answer = httpx.post(f"{process.url}/recommend", json={"items": ["i01"]})
+    assert (answer.status_code, answer.json()["degraded"]) == (200, "deadline")
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0

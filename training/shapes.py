@@ -1,0 +1,55 @@
+"""What the JSON documents of a run must hold before anybody relies on them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from training.results import SHOWN
+
+_METRIC = {"value": float, "low": float, "high": float}
+CONFIG = {"recipe": {}, "data": {"fingerprint": str, "last_event_at": str | None}}
+RESULTS = {
+    "protocol": str,
+    "users": int,
+    "models": {},
+    "comparison": {"winner": str, "second": str, "metric": str, "lead": _METRIC},
+    "epochs": int,
+    "kept_epoch": int,
+    "stopped_because": str,
+    "finished_at": str,
+}
+EPOCH = {"epoch": int, "loss": float, "seconds": float, "validation": dict.fromkeys(SHOWN, float)}
+
+
+def parse(text: str | bytes, shape: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - a document
+    """Read JSON of a shape: keys it must have, each with a type or a shape.
+
+    Raises ValueError or TypeError, naming the key.
+    """
+    document = json.loads(text, parse_constant=_refuse)
+    if shape is not None:
+        _require(document, shape, "the document")
+    return document
+
+
+def require_metrics(models: Mapping[str, Any], name: str) -> None:
+    """Refuse models among which this one has no metrics with their intervals. Raises as `parse` does."""
+    _require(models, {name: dict.fromkeys(SHOWN, _METRIC)}, "models")
+    for model in models.values():
+        _require(model, dict.fromkeys(model, _METRIC), "a model")
+
+
+def _require(document: object, shape: Any, name: str) -> None:  # noqa: ANN401 - a type or a shape
+    if isinstance(shape, Mapping):
+        if not isinstance(document, dict):
+            raise TypeError(f"{name} holds no keys")
+        for key, inner in shape.items():
+            if key not in document:
+                raise ValueError(f"{name} lacks {key}")
+            _require(document[key], inner, key)
+    elif isinstance(document, bool) or not isinstance(document, int | float if shape is float else shape):
+        raise TypeError(f"{name} has a value of the wrong type")
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
