@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,10 @@ class Clients:
         """Events, each once."""
         self.failed_attempts = 0
         """Requests that were answered with 503, or not at all."""
+        self.unanswered = 0
+        """Those without any answer."""
+        self.told: Counter[str] = Counter()
+        """What the receipts add up to: accepted, duplicates."""
 
     async def run(self) -> None:
         """Send until `stop` is called and everything that was sent is acknowledged."""
@@ -90,9 +95,11 @@ class Clients:
         try:
             response = await http.post(f"{self._find_url()}/events", json={"events": list(map(_describe, batch))})
         except httpx.TransportError:
+            self.unanswered += 1
             return False
         if response.status_code == 200:
             receipt = response.json()
+            self.told.update({result: receipt[result] for result in ("accepted", "duplicates")})
             if receipt["accepted"] + receipt["duplicates"] == len(batch):
                 return True
         if response.status_code == 503 and "retry-after" in response.headers:

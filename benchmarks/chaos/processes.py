@@ -89,9 +89,9 @@ class StoreProcess:
 class ServiceProcess:
     """nextitem-serve over a store that is reached at a URL; its port changes with every start."""
 
-    def __init__(self, redis_url: str, bundle: Path, log: Path, *options: str) -> None:
+    def __init__(self, redis_url: str, bundle: Path, log: Path, *options: str, module: str = "service.cli") -> None:
         self._command = [
-            *(sys.executable, leash.__file__, str(os.getpid()), sys.executable, "-m", "service.cli"),
+            *(sys.executable, leash.__file__, str(os.getpid()), sys.executable, "-m", module),
             *("--bundle", str(bundle), "--port", "0", "--redis-url", redis_url, *options),
         ]
         self._log = log
@@ -110,6 +110,11 @@ class ServiceProcess:
                     raise RuntimeError(f"the service ended at once: see {self._log}")
                 await asyncio.sleep(0.02)
         self.url = url
+
+    @property
+    def process_id(self) -> int:
+        """The process that answers."""
+        return _running(self._process).pid
 
     async def kill(self) -> None:
         """End it with SIGKILL."""
