@@ -60,7 +60,7 @@ async def torment(folder: Path, start: Start, *, events: int) -> list[Violation]
             say(f"[{number:>3}/{len(plan)}] {kind}: {system.clients.acknowledged:,} events acknowledged")
         violations = await system.settle()
         took_s = time.monotonic() - started_s
-        clients = system.clients
+        clients, archive = system.clients, system.archive
     say(f"\n{'fault':<40}{'times':>6}  first event after it: median, longest")
     for kind, seconds in recovered_s.items():
         say(f"{kind:<40}{len(seconds):>6}  {statistics.median(seconds):.2f} s, {max(seconds):.2f} s")
@@ -69,7 +69,7 @@ async def torment(folder: Path, start: Start, *, events: int) -> list[Violation]
         f"\n{clients.acknowledged:,} events acknowledged in {took_s:.0f} s, {retried:,} of them sent more than once, "
         f"{clients.failed_attempts:,} requests refused or lost"
     )
-    say(f"Violations: {describe(violations)}")
+    say(f"Violations: {describe(violations)}; {len(list(archive.glob('*.jsonl.gz'))):,} segments archived meanwhile")
     return violations
 
 

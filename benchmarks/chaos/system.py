@@ -1,4 +1,4 @@
-"""Clients, service, proxy and store, running, with one check at the end."""
+"""Clients, service with its archiver, proxy and store, running, with one check at the end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.chaos.checker import Violation, check
+from benchmarks.chaos.checker import Stored, Violation, check
 from benchmarks.chaos.clients import Clients
 from benchmarks.chaos.processes import SAFE_OPTIONS, ServiceProcess, StoreProcess
 from benchmarks.chaos.proxy import NO_FAULTS, Proxy
@@ -26,6 +26,7 @@ class System:
     service: ServiceProcess
     clients: Clients
     sending: asyncio.Task[None]
+    archive: Path
 
     async def wait_for(self, acknowledged: int) -> None:
         """Wait until so many events are acknowledged in all. Raises TimeoutError, or what ended the clients."""
@@ -42,9 +43,12 @@ class System:
         self.proxy.faults = NO_FAULTS
         self.clients.stop()
         await self.sending
+        return check(self.clients.sent, await self.read(), history_length=HISTORY_LENGTH, marks_kept=MARKS_KEPT)
+
+    async def read(self) -> Stored:
+        """What is stored and archived now."""
         async with self.store.client() as client:
-            stored = await read_stored(client)
-        return check(self.clients.sent, stored, history_length=HISTORY_LENGTH, marks_kept=MARKS_KEPT)
+            return await read_stored(client, self.archive)
 
 
 @asynccontextmanager
@@ -62,12 +66,14 @@ async def run_system(
     store = StoreProcess(binary, folder, library=library, options=options)
     await store.start()
     async with Proxy(store.url) as proxy:
-        service = ServiceProcess(proxy.url, bundle, folder / "service.log", "--durability", durability)
+        archive = folder / "archive"
+        archiving = ("--archive-dir", str(archive), "--archive-minutes", "1")
+        service = ServiceProcess(proxy.url, bundle, folder / "service.log", "--durability", durability, *archiving)
         await service.start()
         sender = Clients(lambda: service.url, count=clients)
         sending = asyncio.create_task(sender.run())
         try:
-            yield System(store, proxy, service, sender, sending)
+            yield System(store, proxy, service, sender, sending, archive)
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)

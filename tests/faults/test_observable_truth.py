@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.chaos.clients import EVENTS_PER_REQUEST
 from benchmarks.chaos.proxy import NO_FAULTS, Faults
-from benchmarks.chaos.stored import read_stored
 from benchmarks.chaos.system import run_system
 from service.embedded import find_binary
 
@@ -27,9 +26,7 @@ def test_counters_receipts_and_log_agree(folder, library, bundle, faults):
             assert await system.settle() == []
             async with httpx.AsyncClient() as http:
                 metrics = (await http.get(f"{system.service.url}/metrics")).text
-            async with system.store.client() as client:
-                stored = await read_stored(client)
-            return system.clients, metrics, sum(map(len, stored.log.values()))
+            return system.clients, metrics, sum(map(len, (await system.read()).log.values()))
 
     clients, metrics, logged = asyncio.run(run())
     counted = {result: float(count) for result, count in COUNT.findall(metrics)}
