@@ -1,5 +1,7 @@
 """When the log is archived: now and every so often, whatever went wrong the last time."""
 
+import logging
+
 import pytest
 
 from service import archiving
@@ -39,7 +41,8 @@ def test_failure_is_logged_and_tried_again(monkeypatch, caplog, failure, said):
 
     monkeypatch.setattr(archiving, "archive_once", fail_once)
     stop = Stop(2)
-    archiving.archive_on("unix:///store", Settings(bundle="b", archive_minutes=7), None, stop)
+    with caplog.at_level(logging.WARNING, "service.archiving"):
+        archiving.archive_on("unix:///store", Settings(bundle="b", archive_minutes=7), None, stop)
     assert len(runs) == 2
     assert stop.waits == [420, 420]
     [record] = caplog.records
