@@ -78,5 +78,6 @@ def join_processes(device: torch.device) -> Iterator[Processes]:
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=_PATIENCE)
     try:
         yield Processes(dist.get_rank(), world, device)
+        dist.barrier()  # nobody closes connections while another is still in its last exchange
     finally:
         dist.destroy_process_group()

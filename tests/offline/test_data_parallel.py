@@ -53,14 +53,15 @@ def fit_together(cycle_csv, tmp_path):
                 [sys.executable, "-c", RANK, cycle_csv, tmp_path / name, *words],
                 env=os.environ
                 | {"WORLD_SIZE": str(world), "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
-                | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"},
+                | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+                | {"PYTHONFAULTHANDLER": "1"},  # a rank that aborts says where
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
             )
             for rank in range(world)
         ]
-        answers = [process.communicate(timeout=100) for process in processes]
+        answers = [process.communicate(timeout=250) for process in processes]
         assert [process.returncode for process in processes] == [0] * world, answers
         weights = [safetensors.torch.load_file(tmp_path / f"{name}-rank{rank}") for rank in range(world)]
         return weights, [json.loads(output) for output, _ in answers]
