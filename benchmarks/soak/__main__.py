@@ -1,7 +1,7 @@
 """Mixed traffic for ten minutes, and how fast the service's memory grows meanwhile.
 
 `python -m benchmarks.soak`, or `make soak`: ends with status 1 when memory grows by more than 1 MiB a minute, open
-files add up, or more than one answer in a thousand is missing or a 5xx; and when the control, the same service with a
+files add up, or more than one answer in a hundred is missing or a 5xx; and when the control, the same service with a
 leak, does not grow: then the measurement is blind. The first fifth is warm-up and does not count.
 """
 
@@ -25,8 +25,8 @@ BUNDLE = Path("tests/serving/bundle")
 LIMIT_MIB_PER_MINUTE = 1.0
 LIMIT_FILES = 69
 """The store's pool may grow to 64 connections; what leaks comes with every request, or every run of the archiver."""
-LIMIT_FAILED = 0.001
-"""Share of requests: on a busy machine a store's answer may come too late for a history, which is a 503."""
+LIMIT_FAILED = 0.01
+"""Share of requests. On a busy machine the store answers some too late; with more, there is no work to be watched."""
 WARM_UP = 0.2
 """Share of a run."""
 CONTROL = 0.3
