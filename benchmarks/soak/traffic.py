@@ -37,7 +37,7 @@ def _known(draw: random.Random) -> str:
 
 
 def _recommend_session(draw: random.Random, number: int) -> bytes:
-    return _post("/recommend", {"items": draw.sample(ITEMS, 3), "exclude": [f"gone-{number}"]})
+    return _post("/recommend", {"items": draw.sample(ITEMS, 3), "exclude_item_ids": [f"gone-{number}"]})
 
 
 def _send_events(draw: random.Random, number: int) -> bytes:
