@@ -18,7 +18,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz check check-security check-protocol bench-training test-service dashboard preview format clean
+.PHONY: help demo test fuzz chaos soak check check-security check-protocol bench-training test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -56,6 +56,12 @@ preview: $(VENV)/.run $(VENV)/.dev ## Draw docs/dashboard.png from the Prometheu
 
 check-protocol: $(VENV)/.run ## Reproduce the papers' popularity rows; DATA=FOLDER holds their files
 	@$(BIN)/python -m benchmarks.protocol "$(DATA)"
+
+chaos: $(VENV)/.run $(VENV)/.dev ## Lose no event: 50,000 under 77 faults, 21 power cuts among them; needs gcc
+	@$(BIN)/python -m benchmarks.chaos
+
+soak: $(VENV)/.run ## Watch the service's memory under ten minutes of traffic, and a leaking control's under three
+	@$(BIN)/python -m benchmarks.soak
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)

@@ -18,6 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+IDLE_LIMIT_S = 2.0
+"""Services end idle connections; uvicorn does after 5 s."""
+
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 _SOURCE = re.compile(rb'"source":"(\w+)","degraded":(?:null|"(\w+)")')
@@ -76,6 +79,8 @@ async def fire(host: str, port: int, shots: Iterable[Shot], *, stop: asyncio.Eve
         due_s = began_s + shot.at_s
         head, content, late_s = b"", b"", 0.0
         try:
+            while idle and idle[-1].stale:
+                idle.pop().close()
             connection = idle.pop() if idle else await _connect(host, port)
             late_s = time.perf_counter() - due_s
             head, content = await connection.ask(shot.payload)
@@ -83,6 +88,7 @@ async def fire(host: str, port: int, shots: Iterable[Shot], *, stop: asyncio.Eve
             pass
         else:
             if not connection.ended:
+                connection.idle_since_s = time.perf_counter()
                 idle.append(connection)
         found = _SOURCE.search(content)
         source, degraded = ((part or b"").decode() for part in found.groups()) if found else ("", "")
@@ -110,9 +116,15 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.ended = False
+        self.idle_since_s = 0.0
         self._answer: asyncio.Future[tuple[bytes, bytes]] | None = None
         self._received = b""
         self._transport: asyncio.Transport | None = None
+
+    @property
+    def stale(self) -> bool:
+        """Whether it ended, or was idle for so long that the other end may be about to end it."""
+        return self.ended or time.perf_counter() - self.idle_since_s > IDLE_LIMIT_S
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of TCP

@@ -19,19 +19,19 @@ from service.envelope import Envelope
 from service.errors import StartFailed
 from service.gate import Gate
 from service.health import Health
-from service.history import HistoryStore
+from service.history import DAY_MS, HistoryStore
 from service.live_model import LiveModel, load_model
 from service.logs import configure_logs
 from service.metrics import Metrics
 from service.openapi import install_openapi
 from service.problems import install_problems
 from service.recommender import Recommender
-from service.routes import events, lookup, operations, recommend
+from service.routes import erasure, events, lookup, operations, recommend
 from service.settings import Settings, describe_faults
 from service.store_watch import StoreWatch
 from service.wiring import Service
 
-ROUTERS = (recommend.router, events.router, lookup.router, operations.router)
+ROUTERS = (recommend.router, events.router, lookup.router, erasure.router, operations.router)
 
 
 def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
@@ -74,6 +74,8 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
     store = HistoryStore(
         connect(settings.redis_url, password_file=settings.redis_password_file),
         history_length=settings.history_length,
+        idle_ms=settings.history_days * DAY_MS,
+        durability=settings.durability,
         observe=metrics.store_called,
         on_error=metrics.store_failed,
     )

@@ -1,18 +1,23 @@
-"""nextitem-serve: reads the settings, opens what the service needs, and takes it down again in the opposite order."""
+"""nextitem-serve: reads the settings, opens what the service needs, and takes it down again in the opposite order.
+
+`nextitem-serve archive` does nothing but archive the log of a store.
+"""
 
 import argparse
 import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from service.archiving import archive_store, archiving
 from service.connection import connect
 from service.embedded import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
@@ -23,14 +28,20 @@ from service.server import bind, prepare_many, prepare_one
 from service.settings import PREFIX, Settings, describe_faults
 
 PROGRAM = "nextitem-serve"
+ARCHIVE = "archive"
+ARCHIVE_SETTINGS = ("redis_url", "redis_password_file", "archive_dir", "archive_minutes", "log_level")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or Ctrl-C: status 0. 1 when it cannot start or lost its store, 2 when called wrongly."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["keys"]:
-        return manage_keys(arguments[1:])
-    given = vars(make_parser().parse_args(arguments))
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["keys"]:
+        return manage_keys(words[1:])
+    archives = words[:1] == [ARCHIVE]
+    given = vars(make_archive_parser().parse_args(words[1:]) if archives else make_parser().parse_args(words))
+    once = given.pop("once", False)
+    if archives:
+        given["bundle"] = Path()  # the archiver reads none
     try:
         settings = Settings(**given)
     except ValidationError as error:
@@ -40,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # uvicorn raises the signal that stopped it again once it is done, which thus ends here in order.
         signal.signal(number, _leave)
     try:
-        return serve(settings)
+        return archive_store(settings, once=once) if archives else serve(settings)
     except StartFailed as error:
         return _refuse(str(error), status=1)
 
@@ -55,7 +66,26 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('nextitem')}")
-    for name, field in Settings.model_fields.items():
+    _add_settings(parser, Settings.model_fields)
+    return parser
+
+
+def make_archive_parser() -> argparse.ArgumentParser:
+    """The command line of `nextitem-serve archive`."""
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} {ARCHIVE}",
+        description="Move the log of a store to files, now and every so often.",
+        epilog=f"Each option but --once is an environment variable, too: {PREFIX} and its name in capitals.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--once", action="store_true", help="archive what is there now and end")
+    _add_settings(parser, ARCHIVE_SETTINGS)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    for name in names:
+        field = Settings.model_fields[name]
         takes: dict[str, Any] = {"action": "store_true"} if field.annotation is bool else {"metavar": name.upper()}
         parser.add_argument(
             f"--{name.replace('_', '-')}",
@@ -63,7 +93,6 @@ def make_parser() -> argparse.ArgumentParser:
             default=argparse.SUPPRESS,  # then the environment counts
             help=f"{field.description} ({describe_default(field)})".replace("%", "%%"),
         )
-    return parser
 
 
 def describe_default(field: FieldInfo) -> str:
@@ -100,11 +129,13 @@ def serve(settings: Settings) -> int:
 def _run_store(settings: Settings) -> Iterator[str]:
     """The address of the store, around the embedded one where no other is named. Exits with 1 if that one died."""
     if settings.redis_url is not None:
-        yield settings.redis_url
+        with archiving(settings.redis_url, settings) if settings.archive_dir else contextlib.nullcontext():
+            yield settings.redis_url
         return
     with EmbeddedStore(settings.data_dir, on_death=_stop_serving) as store:
         try:
-            yield store.url
+            with archiving(store.url, settings):
+                yield store.url
         finally:
             if store.died:
                 sys.exit(1)  # so that a supervisor starts the service again

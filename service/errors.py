@@ -17,6 +17,7 @@ ServiceError
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
+│   │   └── StoreNotDurable                                       the store may lose events and gets none
 │   ├── Overloaded               503     overloaded               with Retry-After
 │   └── Internal                 500     internal                 a bug of ours
 ├── KeysUnusable                 the file of keys cannot be read or changed: one sentence for whoever runs the service
@@ -195,6 +196,15 @@ class StoreUnavailable(Problem):
         super().__init__(detail)
         self.kind = kind
         """What went wrong, as the history port counts it; None where the store was not even asked."""
+
+
+class StoreNotDurable(StoreUnavailable):
+    """The store answers, but would not keep what it acknowledges."""
+
+    default_detail = (
+        "The store may lose events, so none is taken. Nothing was acknowledged: send the same request with the same "
+        "event_ids again."
+    )
 
 
 class Overloaded(Problem):

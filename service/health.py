@@ -41,6 +41,8 @@ class Health:
         reasons = []
         if not await self._ask_store():
             reasons.append("store_unavailable")
+        elif not self._store.durable:
+            reasons.append("store_not_durable")
         if self._recommender.engine_fails:
             reasons.append("engine_unavailable")
         return 200, Readiness("degraded" if reasons else "ok", reasons)

@@ -1,25 +1,29 @@
 -- Stores events of ONE user, whole or, before the first write, not at all. The durable log and the history never part.
 --
--- KEYS    {pp} is crc32(user_id) % 64 in two digits: the braces hold nothing of the user, so that all five share a slot
+-- KEYS    {pp} is crc32(user_id) % 64 in two digits: the braces hold nothing of the user, so that all six share a slot
 --   1  nextitem:history:{pp}:<user>   LIST    entries "<timestamp_ms> <item> <type> <value> <event_id>", oldest first
 --   2  nextitem:version:{pp}:<user>   STRING  how many events were accepted for the user so far
 --   3  nextitem:marks:{pp}:<user>     HASH    event_id -> digest of its content: tells a repeat from a conflict
 --   4  nextitem:order:{pp}:<user>     LIST    "<received_ms> <event_id>" as they arrived: which mark to forget next
 --   5  nextitem:log:{pp}              STREAM  one field, e: the event as JSON, for the next training
+--   6  nextitem:erased:{pp}           HASH    digest of an erased user's id -> the time up to which events stay erased
 --
--- ARGV    1 history_length   2 marks_kept   3 marks_age_ms   then four for each event: event_id, digest, entry, record
+-- ARGV    1 history_length   2 marks_kept   3 marks_age_ms   4 idle_ms   5 digest of the user's id
+--         then four for each event: event_id, digest, entry, record
 --
--- RETURNS {version, outcome of each event}: 0 accepted, 1 late, 2 duplicate, 3 conflict
+-- RETURNS {version, outcome of each event}: 0 accepted, 1 late, 2 duplicate, 3 conflict, 4 erased
 --
+-- Keys 1 to 4 expire together when the user was idle for idle_ms. Key 5 is trimmed by the archiver alone.
 -- Error replies are constant: text of a user in one could forge replies (CVE-2025-67733).
 
-local history, version, marks, order, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local history, version, marks, order, log, erased = unpack(KEYS)
 local history_length, marks_kept, marks_age_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local ACCEPTED, LATE, DUPLICATE, CONFLICT = 0, 1, 2, 3
+local idle_ms, user_digest = tonumber(ARGV[4]), ARGV[5]
+local ACCEPTED, LATE, DUPLICATE, CONFLICT, ERASED = 0, 1, 2, 3, 4
 
 -- Scripts do not roll back: whatever could fail is looked at before anything is written, and the mark comes last, so
 -- that a retry after a failure is stored and not taken for a duplicate.
-local wanted = {'list', 'string', 'hash', 'list', 'stream'}
+local wanted = {'list', 'string', 'hash', 'list', 'stream', 'hash'}
 for i, key in ipairs(KEYS) do
   local found = redis.call('TYPE', key)['ok']
   if found ~= 'none' and found ~= wanted[i] then
@@ -34,6 +38,8 @@ count = tonumber(count)
 
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local erased_until_ms = tonumber(redis.call('HGET', erased, user_digest) or -1)
 
 local function time_of(entry)
   return tonumber(string.sub(entry, 1, 13))
@@ -73,12 +79,14 @@ local function insert(entry)
 end
 
 local reply = {0}
-for i = 4, #ARGV, 4 do
+for i = 6, #ARGV, 4 do
   local event_id, digest, entry, record = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local mark = redis.call('HGET', marks, event_id)
   local outcome
   if mark then
     outcome = mark == digest and DUPLICATE or CONFLICT
+  elseif time_of(entry) <= erased_until_ms then
+    outcome = ERASED
   else
     redis.call('XADD', log, '*', 'e', record)
     outcome = insert(entry) and ACCEPTED or LATE
@@ -104,6 +112,15 @@ if spare > 0 then
   if #forgotten > 0 then
     redis.call('HDEL', marks, unpack(forgotten))
     redis.call('LTRIM', order, #forgotten, -1)
+  end
+end
+
+-- All at one moment, so that none outlives another. Not with every event, since it is four writes: a tenth early at most.
+if count > 0 then
+  if redis.call('PTTL', version) < 0.9 * idle_ms then -- below 0 where it is not set
+    for i = 1, 4 do
+      redis.call('PEXPIREAT', KEYS[i], now_ms + idle_ms)
+    end
   end
 end
 return reply

@@ -7,14 +7,14 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from importlib.resources import files
 from typing import Any, Final, Literal
-from zlib import crc32
 
+import orjson
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import (
@@ -31,11 +31,10 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from service.errors import StoreUnavailable
+from service.durability import SAFE, Durability, DurabilityGuard, judge_persistence, judge_settings
+from service.errors import StoreNotDurable, StoreUnavailable
 from service.event import Event
-
-PARTITIONS: Final = 64
-"""Part of every key: to change it is to lose sight of everything stored."""
+from service.keys import KEY_COUNT, PREFIX, digest_user, name_keys
 
 EVENTS_PER_CALL: Final = 200
 """A script blocks the server while it runs: a user's events go in portions of this size."""
@@ -43,11 +42,18 @@ EVENTS_PER_CALL: Final = 200
 FIELDS: Final = 5
 """How many words an entry has (event.py)."""
 
-Operation = Literal["append", "read", "export", "ping", "inspect"]
-OPERATIONS: Final[tuple[Operation, ...]] = ("append", "read", "export", "ping", "inspect")
-ErrorKind = Literal["connection", "timeout", "refused", "script"]
-ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused", "script")
-"""No connection, no answer in time, a server that will not (full, read-only, loading, no permission), all else."""
+ENTRIES_PER_SCAN: Final = 1000
+"""How many entries of the log are looked through at a time for those of an erased user."""
+
+ERASE_TIMEOUT_S: Final = 30.0
+"""To erase is to look through a whole partition of the log; each step is bounded by its connection."""
+
+Operation = Literal["append", "read", "export", "erase", "ping", "inspect"]
+OPERATIONS: Final[tuple[Operation, ...]] = ("append", "read", "export", "erase", "ping", "inspect")
+ErrorKind = Literal["connection", "timeout", "refused", "unsafe", "script"]
+ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused", "unsafe", "script")
+"""No connection, no answer in time, a server that will not (full, read-only, loading, no permission), one that may lose
+events (durability.py), all else."""
 
 _REFUSALS = (
     AuthenticationError,
@@ -59,25 +65,23 @@ _REFUSALS = (
 )
 _REFUSAL_CODES = ("BUSY", "MISCONF", "NOREPLICAS")
 
-SAFE: Final[Mapping[str, str]] = {
-    "appendonly": "yes",
-    "appendfsync": "always",
-    "no-appendfsync-on-rewrite": "no",
-    "maxmemory-policy": "noeviction",
-}
-"""The settings of a store that never loses what it acknowledged."""
-
 Call = list[str | bytes | int]
-"""The keys and arguments of one run of the script."""
+"""The keys and arguments of one run of a script."""
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
 class Outcome(IntEnum):
-    """What became of an event, as history.lua numbers it. Late is accepted too, but too old to be remembered."""
+    """What became of an event, as history.lua numbers it.
+
+    Late is accepted too, but too old to be remembered. Erased is not stored: it happened before its user was erased.
+    """
 
     ACCEPTED = 0
     LATE = 1
     DUPLICATE = 2
     CONFLICT = 3
+    ERASED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,40 +117,36 @@ class StoreState:
     """What the server says of itself."""
 
     durable: bool
-    """Whether its settings are SAFE ones. Those that it keeps to itself are taken for unsafe."""
+    """Whether it keeps what it acknowledges, by its settings. Those that it keeps to itself are taken for unsafe."""
     memory_bytes: int
     memory_limit_bytes: int
     """0: none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """The keys of one user. The braces hold the partition alone, so that no user id steers the cluster slot."""
+class _Script:
+    """A Lua script and the name by which the server runs it."""
 
-    history: str
-    version: str
-    marks: str
-    order: str
-    log: str
+    text: bytes
+    sha: str
 
 
-def name_keys(user_id: str, *, prefix: str) -> Keys:
-    """The keys of a user, all in one cluster slot."""
-    partition = f"{{{crc32(user_id.encode()) % PARTITIONS:02d}}}"
-    return Keys(
-        history=f"{prefix}history:{partition}:{user_id}",
-        version=f"{prefix}version:{partition}:{user_id}",
-        marks=f"{prefix}marks:{partition}:{user_id}",
-        order=f"{prefix}order:{partition}:{user_id}",
-        log=f"{prefix}log:{partition}",
-    )
+def _read_script(name: str) -> _Script:
+    text = files(__package__).joinpath(name).read_bytes()
+    return _Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest())
+
+
+_APPEND = _read_script("history.lua")
+_ERASE = _read_script("erase.lua")
 
 
 class HistoryStore:
     """Appends events and reads histories, each in one round trip.
 
-    `observe` is told the seconds of every operation, `on_error` the kind of every failure. Marks against duplicates are
-    forgotten when a user has more than `marks_kept` of them and they are older than `marks_age_ms`.
+    With `durability` strict, a store that may lose events gets none: StoreNotDurable; reads go on. `observe` is told
+    the seconds of every operation, `on_error` the kind of every failure. Marks against duplicates are
+    forgotten when a user has more than `marks_kept` of them and they are older than `marks_age_ms`, and with the whole
+    history when the user was idle for `idle_ms`, or up to a tenth less.
     """
 
     def __init__(
@@ -154,11 +154,13 @@ class HistoryStore:
         client: Redis,
         *,
         history_length: int = 1000,
-        prefix: str = "nextitem:",
+        prefix: str = PREFIX,
         marks_kept: int = 1000,
-        marks_age_ms: int = 24 * 60 * 60 * 1000,
+        marks_age_ms: int = DAY_MS,
+        idle_ms: int = 400 * DAY_MS,
         read_timeout_s: float = 0.25,
         write_timeout_s: float = 1.0,
+        durability: Durability = "strict",
         observe: Callable[[Operation, float], None] | None = None,
         on_error: Callable[[ErrorKind], None] | None = None,
     ) -> None:
@@ -169,13 +171,17 @@ class HistoryStore:
         self._client = client
         self._history_length = history_length
         self._prefix = prefix
-        self._limits = (history_length, marks_kept, marks_age_ms)
+        self._limits = (history_length, marks_kept, marks_age_ms, idle_ms)
         self._read_timeout_s = read_timeout_s
         self._write_timeout_s = write_timeout_s
+        self._guard = DurabilityGuard(durability)
         self._observe = observe
         self._on_error = on_error
-        self._script = files(__package__).joinpath("history.lua").read_bytes()
-        self._script_sha = hashlib.sha1(self._script, usedforsecurity=False).hexdigest()
+
+    @property
+    def durable(self) -> bool:
+        """Whether the store kept what it acknowledges when it was last looked at."""
+        return self._guard.known_safe
 
     async def append(self, events: Sequence[Event]) -> Appended:
         """Store events, each user's in the order given. When it returns, all are in the log and in the histories.
@@ -184,7 +190,8 @@ class HistoryStore:
         """
         calls = list(self._plan_calls(events))
         async with self._boundary("append", self._write_timeout_s):
-            replies = await self._run_scripts([arguments for _, arguments in calls])
+            await self._require_safety()
+            replies = await self._run_scripts(_APPEND, [arguments for _, arguments in calls])
         outcomes: list[Outcome] = [Outcome.CONFLICT] * len(events)
         versions: dict[str, int] = {}
         for (indexes, _), (version, *results) in zip(calls, replies, strict=True):
@@ -216,25 +223,49 @@ class HistoryStore:
                 for timestamp_ms, item_id, kind, value, event_id in zip(*columns, strict=True)
             ]
 
-    async def ping(self) -> None:
-        """Raise StoreUnavailable unless the store answers."""
-        async with self._boundary("ping", self._read_timeout_s):
+    async def erase(self, user_id: str) -> None:
+        """Forget a user: history, marks, the log's entries. Events up to now are rejected from here on.
+
+        Raises StoreUnavailable when any of it failed; to erase again is safe. What is archived is the archiver's.
+        """
+        keys = name_keys(user_id, prefix=self._prefix)
+        async with self._boundary("erase", ERASE_TIMEOUT_S):
+            await self._require_safety()
+            [last] = await self._run_scripts(_ERASE, [[*keys, digest_user(user_id)]])
+            after = "-"
+            while after:
+                after = await self._erase_entries(keys.log, user_id, after, last)
+
+    async def _erase_entries(self, log: str, user_id: str, start: str, last: bytes) -> str:
+        """Delete a user's entries among the next ENTRIES_PER_SCAN of a log. Where to go on; empty at the end."""
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.execute_command("XRANGE", log, start, last, "COUNT", ENTRIES_PER_SCAN)
+        [entries] = await _execute(pipeline)
+        _raise_first([entries])
+        mine = [entry_id for entry_id, fields in entries if orjson.loads(fields[b"e"])["user_id"] == user_id]
+        if mine:
             pipeline = self._client.pipeline(transaction=False)
-            pipeline.execute_command("PING")
-            _raise_first(await _execute(pipeline))
+            pipeline.execute_command("XDEL", log, *mine)
+            _raise_first(await self._execute_safely(pipeline))
+            self._guard.require()
+        return f"({entries[-1][0].decode()}" if len(entries) == ENTRIES_PER_SCAN else ""
+
+    async def _require_safety(self) -> None:
+        if self._guard.wants_look:
+            await self._look()
+        self._guard.require()
+
+    async def ping(self) -> None:
+        """Raise StoreUnavailable unless the store answers; look at its settings on the way."""
+        async with self._boundary("ping", self._read_timeout_s):
+            await self._look("PING")
 
     async def inspect(self) -> StoreState:
         """The memory and the safety of the store."""
         async with self._boundary("inspect", self._read_timeout_s):
-            pipeline = self._client.pipeline(transaction=False)
-            pipeline.execute_command("INFO", "memory")
-            for setting in SAFE:
-                # One by one: servers before 7 take one name only. Managed ones may refuse: then they are not known.
-                pipeline.execute_command("CONFIG GET", setting)
-            info, *settings = await _execute(pipeline)
-            _raise_first([info])
+            [info] = await self._look("INFO", "memory")
             return StoreState(
-                durable=all(map(_is_safe, SAFE, settings)),
+                durable=self.durable,
                 memory_bytes=int(info["used_memory"]),
                 memory_limit_bytes=int(info.get("maxmemory", 0)),  # not every server has one
             )
@@ -252,28 +283,54 @@ class HistoryStore:
             keys = name_keys(user_id, prefix=self._prefix)
             for start in range(0, len(indexes), EVENTS_PER_CALL):
                 portion = indexes[start : start + EVENTS_PER_CALL]
-                arguments: Call = [keys.history, keys.version, keys.marks, keys.order, keys.log, *self._limits]
+                arguments: Call = [*keys, *self._limits, digest_user(user_id)]
                 for event in (events[index] for index in portion):
                     arguments += (event.event_id, event.digest, event.entry(), event.log_record())
                 yield portion, arguments
 
-    async def _run_scripts(self, calls: list[Call]) -> list[list[int]]:
-        """Run the script once for each call, in order, in one round trip, or two when the server does not know it."""
-        replies = await _execute(self._pipe_scripts(calls))
+    async def _look(self, *command: str) -> list[Any]:
+        """Look whether the store is safe, in one round trip with a command, if there is one. Its reply."""
+        pipeline = self._client.pipeline(transaction=False)
+        if command:
+            pipeline.execute_command(*command)
+        pipeline.execute_command("INFO", "persistence")
+        pipeline.execute_command("CONFIG GET", *SAFE)
+        *replies, settings = await _execute(pipeline)
+        _raise_first(replies)  # settings may be refused: they are not known then
+        persistence = {} if self.durable else judge_persistence(replies.pop())
+        self._guard.see({**judge_settings(settings), **persistence})
+        return replies[: 1 if command else 0]
+
+    async def _run_scripts(self, script: _Script, calls: list[Call]) -> list[Any]:
+        """Run a script once for each call, in order, in one round trip, or two when the server does not know it."""
+        replies = await self._execute_safely(self._pipe_scripts(script, calls))
         unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:  # the server's script cache is volatile; a call that found no script wrote nothing
-            pipeline = self._pipe_scripts([calls[index] for index in unknown], load=True)
-            for index, reply in zip(unknown, (await _execute(pipeline))[1:], strict=True):
+            pipeline = self._pipe_scripts(script, [calls[index] for index in unknown], load=True)
+            for index, reply in zip(unknown, (await self._execute_safely(pipeline))[1:], strict=True):
                 replies[index] = reply
         _raise_first(replies)
+        self._guard.require()
         return replies
 
-    def _pipe_scripts(self, calls: list[Call], *, load: bool = False) -> Pipeline:
+    async def _execute_safely(self, pipeline: Pipeline) -> list[Any]:
+        """The replies to a pipeline that writes, which ends with a look at the store's settings if it must be safe."""
+        if not self._guard.strict:
+            return await _execute(pipeline)
+        pipeline.execute_command("CONFIG GET", *SAFE)
+        *replies, settings = await _execute(pipeline)
+        failed = any(isinstance(reply, RedisError) and not isinstance(reply, NoScriptError) for reply in replies)
+        # Of a server that answers nobody nothing is learnt. To find it safe again takes a look of its own.
+        if not failed and (faults := judge_settings(settings)):
+            self._guard.see(faults)
+        return replies
+
+    def _pipe_scripts(self, script: _Script, calls: list[Call], *, load: bool = False) -> Pipeline:
         pipeline = self._client.pipeline(transaction=False)
         if load:
-            pipeline.execute_command("SCRIPT LOAD", self._script)
+            pipeline.execute_command("SCRIPT LOAD", script.text)
         for arguments in calls:
-            pipeline.execute_command("EVALSHA", self._script_sha, 5, *arguments)
+            pipeline.execute_command("EVALSHA", script.sha, KEY_COUNT, *arguments)
         return pipeline
 
     async def _fetch(self, user_ids: Iterable[str]) -> list[tuple[str, int, list[bytes]]]:
@@ -296,6 +353,10 @@ class HistoryStore:
         try:
             async with asyncio.timeout(timeout_s):
                 yield
+        except StoreNotDurable:
+            if self._on_error:
+                self._on_error("unsafe")
+            raise
         except (RedisError, OSError, ValueError) as error:  # ValueError: what comes is not what we wrote
             kind = _classify(error)
             if self._on_error:
@@ -315,10 +376,6 @@ def _raise_first(replies: Iterable[Any]) -> None:
     for reply in replies:
         if isinstance(reply, RedisError):
             raise reply
-
-
-def _is_safe(setting: str, reply: object) -> bool:
-    return isinstance(reply, dict) and reply.get(setting) == SAFE[setting]
 
 
 def _split(entries: list[bytes]) -> list[str]:

@@ -9,6 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from service.durability import Durability
+
 PREFIX = "NEXTITEM_"
 DEFAULT_TYPE = "view"
 """What an event without a type is."""
@@ -31,9 +33,20 @@ class Settings(BaseSettings):
         default=None,
         description="file with the password of redis_url's user, read anew for every connection",
     )
+    durability: Durability = Field(
+        default="strict",
+        description="`strict` refuses events while the store may lose them, `relaxed` takes them and says so",
+    )
     data_dir: Path = Field(
         default=Path("nextitem-data"),
         description="folder of the embedded store, which is used when there is no redis_url",
+    )
+    archive_dir: Path | None = Field(
+        default=None,
+        description="folder to which the log is moved; the embedded store's goes to `archive` in data_dir without it",
+    )
+    archive_minutes: int = Field(
+        default=60, ge=1, le=720, description="how often the log is archived, and erased users leave the archive"
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(default=8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
@@ -72,6 +85,9 @@ class Settings(BaseSettings):
     )
     history_length: int = Field(
         default=1000, ge=1, le=10_000, description="events that are remembered for each user, the newest"
+    )
+    history_days: int = Field(
+        default=400, ge=2, le=36_500, description="days without an event after which a user's history is forgotten"
     )
     event_types: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(DEFAULT_TYPE, "click", "cart", "purchase", "rating"),

@@ -80,7 +80,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help="CSV, TSV, Parquet, or the literature's lines as .txt"
+        "--data",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="CSV, TSV, Parquet, the literature's lines as .txt, or the folder of a service's archive",
     )
     parser.add_argument(
         "--set", action="append", default=[], dest="settings", metavar="SECTION.KEY=VALUE", help="over the recipe"

@@ -1,4 +1,4 @@
-"""Reads interaction logs: CSV, TSV, Parquet and the literature's lines, the text ones also as .gz.
+"""Reads interaction logs: CSV, TSV, Parquet and the literature's lines, the text ones also as .gz; a service's archive.
 
 Times are epoch seconds or milliseconds (a file whose largest time is below 10^11 is in seconds: as milliseconds that
 would be March 1973), RFC 3339 with a zone, or Parquet datetimes (UTC unless they say otherwise). Events are sorted by
@@ -6,6 +6,7 @@ time within each user, and events of one time keep the order of the file. Times 
 refused: they are in microseconds, or no times at all.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from training.frequency import drop_rare
 from training.lines import read_pairs
 from training.log import Log
 from training.recipe import DataRecipe
+from training.segments import SEGMENT_COLUMNS, SEGMENTS, read_segments
 from training.tables import Places, cast_column, read_table
 
 _SECONDS_BELOW = 1e11
@@ -29,6 +31,8 @@ _USER, _ITEM, _TIME, _TYPE, _VALUE = "user", "item", "time", "type", "value"
 def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = None) -> Log:
     """Read a log. With a vocabulary, events of items outside it are dropped and counted. Raises DataError."""
     kind = _name_format(path, recipe)
+    if kind == SEGMENTS:
+        recipe = replace(recipe, **SEGMENT_COLUMNS)
     rows = _read_rows(path, kind, recipe)
     places = Places(path, kind)
     for name in (_USER, _ITEM):
@@ -61,8 +65,10 @@ def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = 
 
 
 def _name_format(path: Path, recipe: DataRecipe) -> str:
+    if path.is_dir():
+        return SEGMENTS
     if not path.is_file():
-        raise DataError(f"{path} is no file")
+        raise DataError(f"{path} is no file, and no folder of segments")
     if recipe.format != "auto":
         return recipe.format
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
@@ -84,7 +90,7 @@ def _read_rows(path: Path, kind: str, recipe: DataRecipe) -> pl.DataFrame:
         wanted[_TYPE] = recipe.type_column
     if recipe.min_value is not None:
         wanted[_VALUE] = recipe.value_column
-    table = read_table(path, kind)
+    table = read_segments(path) if kind == SEGMENTS else read_table(path, kind)
     for name, column in wanted.items():
         if column not in table.columns:
             key = f"data.{'timestamp' if name == _TIME else name}_column"
@@ -98,7 +104,7 @@ def _read_rows(path: Path, kind: str, recipe: DataRecipe) -> pl.DataFrame:
         for name, column in wanted.items()
     }
     rows = pl.DataFrame(columns).with_row_index("row")
-    if kind == "parquet":
+    if kind in ("parquet", SEGMENTS):
         return rows
     return rows.filter(~pl.all_horizontal(pl.exclude("row").is_null()))  # blank lines
 

@@ -45,7 +45,7 @@ class Places:
 
     def __init__(self, path: Path, kind: str) -> None:
         self._path = path
-        self._noun = "row" if kind == "parquet" else "line"
+        self._noun = {"parquet": "row", "segments": "event"}.get(kind, "line")
         self._first = 2 if kind in SEPARATORS else 1  # the header is line 1
 
     def refuse(self, rows: pl.DataFrame, bad: pl.Series, what: str) -> None:

@@ -33,11 +33,13 @@ def show_store() -> Iterator[Panel]:
     yield show_graph(
         "Errors by kind",
         """Failed calls a second: connection (none to be had), timeout (no answer in time), refused (full,
-        read-only, loading, no permission), script (all else). Normal: 0.""",
+        read-only, loading, no permission), unsafe (it may lose events), script (all else). Normal: 0.""",
         "nextitemstoreerrors",
         Query("{{kind}}", rate("nextitem_store_errors_total", by="kind")),
         unit="cps",
-        look=Look({"connection": RED, "timeout": ORANGE, "refused": PURPLE, "script": GREY}, stacked=True),
+        look=Look(
+            {"connection": RED, "timeout": ORANGE, "refused": PURPLE, "unsafe": BLUE, "script": GREY}, stacked=True
+        ),
     )
     yield show_graph(
         "Memory against its limit",

@@ -16,9 +16,10 @@ from pathlib import Path
 
 SECRETS = "secrets"
 SERVICE_PASSWORD = Path("service/valkey-password")
+ARCHIVER_PASSWORD = Path("archiver/valkey-password")
 OPERATOR_PASSWORD = Path("valkey/operator-password")
 GRAFANA_PASSWORD = Path("grafana/admin-password")
-PASSWORDS = (SERVICE_PASSWORD, OPERATOR_PASSWORD, GRAFANA_PASSWORD)
+PASSWORDS = (SERVICE_PASSWORD, ARCHIVER_PASSWORD, OPERATOR_PASSWORD, GRAFANA_PASSWORD)
 USERS = Path("valkey/users.acl")
 
 CLIENT_KEY = Path("client/key")
@@ -33,10 +34,17 @@ KEYS_FILE = Path("service/keys.json")
 _KEY = re.compile(r"nk_([0-9a-z]{1,32})_([A-Za-z0-9_-]{43,128})")
 _OURS = "init: "
 
-IDS = {"service": 10001, "traffic": 10002, "valkey": 999, "prometheus": 65534, "grafana": 472}
+IDS = {"service": 10001, "traffic": 10002, "archiver": 10003, "valkey": 999, "prometheus": 65534, "grafana": 472}
 """The user and group of each in docker-compose.yml; all but the first two are those of the public images."""
 
-OWNERS = {"bundles": "service", "runs": "service", "valkey": "valkey", "prometheus": "prometheus", "grafana": "grafana"}
+OWNERS = {
+    "bundles": "service",
+    "runs": "service",
+    "archive": "archiver",
+    "valkey": "valkey",
+    "prometheus": "prometheus",
+    "grafana": "grafana",
+}
 """Which data volume is whose."""
 
 Chown = Callable[[Path, int, int], None]
@@ -54,8 +62,10 @@ def prepare(volumes: Path, users_template: str, chown: Chown = os.chown) -> list
             word = secrets.token_urlsafe(32)
             _write_secret(file, f"nk_{secrets.token_hex(6)}_{word}" if name in KEYS else word, chown)
             made.append(str(name))
-    service, operator, _ = (_read_password(volumes / SECRETS / name) for name in PASSWORDS)
-    users = render_users(users_template, service_password=service, operator_password=operator)
+    service, archiver, operator, _ = (_read_password(volumes / SECRETS / name) for name in PASSWORDS)
+    users = render_users(
+        users_template, service_password=service, archiver_password=archiver, operator_password=operator
+    )
     keys = render_keys(volumes / SECRETS / KEYS_FILE, {name: _read_password(volumes / SECRETS / name) for name in KEYS})
     for file, content in ((volumes / SECRETS / USERS, users), (volumes / SECRETS / KEYS_FILE, keys)):
         if not file.exists() or file.read_text(encoding="utf-8") != content:

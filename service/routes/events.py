@@ -18,6 +18,12 @@ from service.wiring import Service, get_service
 
 STRICT = "strict"
 
+REFUSALS = {
+    Outcome.CONFLICT: ("/event_id", "conflict", "was used before for another event of this user"),
+    Outcome.ERASED: ("/timestamp", "erased", "lies before the moment at which this user was erased"),
+}
+"""What the store itself rejects: pointer, code and sentence."""
+
 router = APIRouter(route_class=GuardedRoute)
 
 
@@ -71,16 +77,16 @@ def _count(service: Service, intake: Intake, appended: Appended, *, at_ms: int) 
 
 def _receipt(intake: Intake, appended: Appended, stopwatch: Stopwatch) -> Receipt:
     count = appended.outcomes.count
-    conflicts = [
-        Rejection(index, "/event_id", "conflict", "was used before for another event of this user")
+    refused = [
+        Rejection(index, *REFUSALS[outcome])
         for index, outcome in zip(intake.events, appended.outcomes, strict=True)
-        if outcome is Outcome.CONFLICT
+        if outcome in REFUSALS
     ]
     return Receipt(
         accepted=count(Outcome.ACCEPTED) + count(Outcome.LATE),
         duplicates=count(Outcome.DUPLICATE),
         late=count(Outcome.LATE),
-        rejected=sorted([*intake.rejected, *conflicts], key=lambda rejection: rejection.index),
+        rejected=sorted([*intake.rejected, *refused], key=lambda rejection: rejection.index),
         history=appended.versions,
         took_ms=stopwatch.took_ms(),
     )

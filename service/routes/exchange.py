@@ -1,14 +1,28 @@
-"""What all routes do with a request's query and with their answers."""
+"""What all routes do with a request's path and query and with their answers."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from fastapi import Path
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
+from model.contract.vocabulary import is_valid_id
 from service.answers import ProblemDescription
 from service.errors import Fault, Invalid, Problem
+
+
+class TextConvertor(PathConvertor):
+    """Any text, `/` and line ends included: what is no id is to be told so by the route, not to miss it."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("text", TextConvertor())
+
+PathId = Annotated[str, Path(description="percent-encoded, `/` included")]
 
 
 def write(answer: object, *, status: int = 200) -> Response:
@@ -20,6 +34,14 @@ def refuse_query(request: Request) -> None:
     """Raise Invalid when there are query parameters, for routes that have none."""
     if request.scope["query_string"]:
         raise Invalid([Fault("", "extra_forbidden", "this route has no such query parameter")])
+
+
+def check_user(user_id: str) -> None:
+    """Raise Invalid when what stands in the path is no user id."""
+    if not is_valid_id(user_id):
+        raise Invalid(
+            [Fault("", "pattern", "the user_id in the path is 1 to 256 printable ASCII characters, no spaces")]
+        )
 
 
 def read_flag(request: Request, name: str) -> bool:

@@ -1,31 +1,16 @@
 """GET routes that show what is there: a user's history, an item, the model."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Path
-from starlette.convertors import PathConvertor, register_url_convertor
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from model.contract.vocabulary import is_valid_id
 from service.answers import ExportedEvent, HistoryExport, ItemDescription, ModelDescription
-from service.errors import Fault, Invalid, NotFound, Overloaded, StoreUnavailable
+from service.errors import Invalid, NotFound, Overloaded, StoreUnavailable
 from service.gate import GuardedRoute, needs
-from service.routes.exchange import describe_problems, refuse_query, write
+from service.routes.exchange import PathId, check_user, describe_problems, refuse_query, write
 from service.wiring import get_service
 
-
-class TextConvertor(PathConvertor):
-    """Any text, `/` and line ends included: what is no id is to be told so by the route, not to miss it."""
-
-    regex = "(?s:.*)"
-
-
-register_url_convertor("text", TextConvertor())
-
 router = APIRouter(route_class=GuardedRoute)
-
-PathId = Annotated[str, Path(description="percent-encoded, `/` included")]
 
 
 @router.get(
@@ -38,10 +23,7 @@ PathId = Annotated[str, Path(description="percent-encoded, `/` included")]
 async def get_history(request: Request, user_id: PathId) -> Response:
     """Every remembered event, oldest first; none for a user who was never heard of."""
     refuse_query(request)
-    if not is_valid_id(user_id):
-        raise Invalid(
-            [Fault("", "pattern", "the user_id in the path is 1 to 256 printable ASCII characters, no spaces")]
-        )
+    check_user(user_id)
     version, events = await get_service(request).store.export(user_id)
     exported = [
         ExportedEvent(event.event_id, event.item_id, event.type, event.value, event.timestamp_ms) for event in events

@@ -74,7 +74,11 @@ def store(
 def log_in(store: tuple[Path, Path], prepare: Any) -> Iterator[Callable[[str], Redis]]:
     """Plain clients of the store, let in as the users of the stack."""
     socket, secrets = store
-    passwords = {"service": prepare.SERVICE_PASSWORD, "operator": prepare.OPERATOR_PASSWORD}
+    passwords = {
+        "service": prepare.SERVICE_PASSWORD,
+        "archiver": prepare.ARCHIVER_PASSWORD,
+        "operator": prepare.OPERATOR_PASSWORD,
+    }
     with ExitStack() as clients:
 
         def connect_as(user: str) -> Redis:

@@ -14,7 +14,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 ONE_SHOT = {"init", "trainer"}
-SERVICES = sorted(ONE_SHOT | {"valkey", "service", "traffic", "prometheus", "grafana"})
+SERVICES = sorted(ONE_SHOT | {"valkey", "service", "archiver", "traffic", "prometheus", "grafana"})
 FILES = {"plain": ["docker-compose.yml"], "gpu": ["docker-compose.yml", "docker-compose.gpu.yml"]}
 
 Service = dict[str, Any]
@@ -168,6 +168,7 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
         "trainer": prepared,
         "prometheus": prepared,
         "service": {"valkey": "healthy", "trainer": "completed_successfully"},
+        "archiver": {"valkey": "healthy"},
         "traffic": {"service": "healthy"},
         "grafana": {"prometheus": "healthy"},
     }
@@ -180,12 +181,15 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
 
 
 def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
-    """Only the service reaches the store, no network leads out, and one-shot work has none."""
+    """Only service and archiver reach the store, no network leads out, and one-shot work has none."""
     services, networks = stacks["plain"]["services"], stacks["plain"]["networks"]
     members = {
         network: {name for name in services if network in services[name].get("networks", {})} for network in networks
     }
-    assert members == {"store": {"valkey", "service"}, "edge": {"service", "traffic", "prometheus", "grafana"}}
+    assert members == {
+        "store": {"valkey", "service", "archiver"},
+        "edge": {"service", "traffic", "prometheus", "grafana"},
+    }
     assert networks["store"]["internal"] is True
     assert networks["edge"]["driver_opts"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
     assert {name for name in services if services[name].get("network_mode") == "none"} == ONE_SHOT
@@ -221,6 +225,7 @@ def test_threads_are_counted_by_the_container_s_processors(stacks: dict[str, dic
         "trainer": both,
         "traffic": both,
         "service": {"OPENBLAS_NUM_THREADS": 1},
+        "archiver": {"OPENBLAS_NUM_THREADS": 1},
     }
     assert all(
         limit <= math.ceil(services[name]["cpus"]) for name in ("trainer", "service") for limit in told[name].values()
@@ -287,6 +292,26 @@ def test_clients_find_their_keys(stacks: dict[str, dict[str, Any]], prepare: Any
         assert f"{mounted}/{name}/key" in said
 
 
+def test_archiver_archives_where_its_volume_is(
+    stacks: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It accepts its environment, reads and writes what init prepared, and no health check asks it for a port."""
+    from service.settings import Settings  # noqa: PLC0415 - only these tests need the service
+
+    archiver = stacks["plain"]["services"]["archiver"]
+    for name, value in archiver["environment"].items():
+        monkeypatch.setenv(name, value)
+    settings = Settings(bundle=Path())
+    assert archiver["command"] == ["archive"]
+    assert str(settings.archive_dir) == "/archive"
+    assert str(settings.redis_password_file) == "/secrets/archiver/valkey-password"
+    assert {mount["target"]: mount.get("read_only", False) for mount in archiver["volumes"]} == {
+        "/secrets": True,
+        "/archive": False,
+    }
+    assert archiver["healthcheck"]["disable"] is True
+
+
 def test_gpu_file_changes_the_service_alone(stacks: dict[str, dict[str, Any]]) -> None:
     """The override brings image, provider, memory and device, and leaves every other service as it was."""
     plain, gpu = (deepcopy(stacks[name]["services"]) for name in ("plain", "gpu"))
@@ -298,7 +323,7 @@ def test_gpu_file_changes_the_service_alone(stacks: dict[str, dict[str, Any]]) -
     [device] = gpu["service"]["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", 1, ["gpu"])
     assert gpu["service"].pop("environment") == plain["service"].pop("environment") | {"NEXTITEM_PROVIDER": "cuda"}
-    for service in (plain["service"], plain["init"], gpu["service"], gpu["init"]):
+    for service in (services[name] for services in (plain, gpu) for name in ("service", "init", "archiver")):
         for key in ("image", "build", "deploy", "mem_limit"):
             service.pop(key, None)
     assert gpu == plain

@@ -43,6 +43,7 @@ def test_passwords_are_long_different_and_kept(volumes: Path, prepare: Any) -> N
     """The first run makes all, the second keeps them, and one that was removed is made anew."""
     assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == [
         "service/valkey-password",
+        "archiver/valkey-password",
         "valkey/operator-password",
         "grafana/admin-password",
         "client/key",
@@ -51,14 +52,14 @@ def test_passwords_are_long_different_and_kept(volumes: Path, prepare: Any) -> N
     ]
     files = [volumes / prepare.SECRETS / name for name in prepare.PASSWORDS]
     first = [file.read_text() for file in files]
-    assert len(set(first)) == 3
+    assert len(set(first)) == 4
     assert all(len(password) >= 40 and password.strip() == password for password in first)
     assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == []
     assert [file.read_text() for file in files] == first
-    files[2].unlink()
+    files[3].unlink()
     assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == ["grafana/admin-password"]
-    assert [file.read_text() for file in files[:2]] == first[:2]
-    assert files[2].read_text() != first[2]
+    assert [file.read_text() for file in files[:3]] == first[:3]
+    assert files[3].read_text() != first[3]
 
 
 def test_secrets_are_for_one_group_each(volumes: Path, prepare: Any) -> None:
@@ -67,6 +68,7 @@ def test_secrets_are_for_one_group_each(volumes: Path, prepare: Any) -> None:
     prepare.prepare(volumes, USERS.read_text(), owners.chown)
     for name, who in (
         (prepare.SERVICE_PASSWORD, "service"),
+        (prepare.ARCHIVER_PASSWORD, "archiver"),
         (prepare.OPERATOR_PASSWORD, "valkey"),
         (prepare.GRAFANA_PASSWORD, "grafana"),
         (prepare.USERS, "valkey"),
@@ -94,7 +96,12 @@ def test_users_follow_password_and_template(volumes: Path, prepare: Any) -> None
     """The store's users hold the passwords' digests, never a password, no comment, and what the template says now."""
     prepare.prepare(volumes, USERS.read_text(), Owners().chown)
     users = (volumes / prepare.SECRETS / prepare.USERS).read_text()
-    for user, name in (("service", prepare.SERVICE_PASSWORD), ("operator", prepare.OPERATOR_PASSWORD)):
+    users_and_files = {
+        "service": prepare.SERVICE_PASSWORD,
+        "archiver": prepare.ARCHIVER_PASSWORD,
+        "operator": prepare.OPERATOR_PASSWORD,
+    }
+    for user, name in users_and_files.items():
         password = (volumes / prepare.SECRETS / name).read_text()
         assert f"user {user} on #{hashlib.sha256(password.encode()).hexdigest()} " in users
         assert password not in users
@@ -117,7 +124,10 @@ def test_password_of_one_s_own_opens_as_the_service_reads_it(volumes: Path, prep
 
 
 @pytest.mark.parametrize("content", ["", "\n", "two\nlines\n"])
-@pytest.mark.parametrize("name", ["service/valkey-password", "valkey/operator-password", "grafana/admin-password"])
+@pytest.mark.parametrize(
+    "name",
+    ["service/valkey-password", "archiver/valkey-password", "valkey/operator-password", "grafana/admin-password"],
+)
 def test_file_without_a_password_is_refused_by_name(volumes: Path, name: str, content: str) -> None:
     """One sentence says which file, and what to do; no user without a password comes of it."""
     file = volumes / "secrets" / name

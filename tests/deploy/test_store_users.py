@@ -9,8 +9,11 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
+from service.archiver import Archiver
+from service.connection import connect
 from service.event import make_event
 from service.history import HistoryStore, Outcome
+from service.segments import Archive
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "valkey"
 NOW_MS = 1_763_719_498_123
@@ -34,6 +37,7 @@ async def use_everything(history: HistoryStore) -> None:
     assert (await history.append([event])).outcomes == [Outcome.DUPLICATE]
     assert [len(found.item_ids) for found in await history.read_many(["u"])] == [3]
     assert (await history.export("u"))[0] == 5
+    await history.erase("u")
     await history.ping()
     assert (await history.inspect()).durable
 
@@ -84,11 +88,10 @@ def test_allowed_is_exactly_what_is_used(in_store: Callable[..., Any], service_c
         "REPLICAOF 127.0.0.1 6379",
         "MODULE LIST",
         "CLIENT LIST",
-        "DEL nextitem:history:{00}:u",
         "SET nextitem:version:{00}:u 1",
         "EXPIRE nextitem:log:{00} 1",
         "XTRIM nextitem:log:{00} MAXLEN 0",
-        "XDEL nextitem:log:{00} 0-1",
+        "DEL other",
         "GET other",
         "LRANGE nextite 0 -1",
     ],
@@ -99,6 +102,30 @@ def test_service_may_not(service_client: Redis, command: str) -> None:
         service_client.execute_command(*command.split())
 
 
+def test_archiver_moves_the_log_and_may_do_nothing_else(
+    store: tuple[Path, Path], prepare: Any, log_in: Callable[[str], Redis], in_store: Callable[..., Any], tmp_path: Path
+) -> None:
+    """As its own user it archives and erases; histories, and what would lose them, are refused to it."""
+    events = [make_event(user_id=user, item_id="i", event_type="view", now_ms=NOW_MS) for user in ("a", "b")]
+    in_store(lambda history: history.append(events))
+    in_store(lambda history: history.erase("a"))
+    socket, secrets = store
+
+    async def archive() -> int:
+        client = connect(f"unix://archiver@{socket}", password_file=secrets / prepare.ARCHIVER_PASSWORD)
+        try:
+            with Archive(tmp_path) as archive:
+                return (await Archiver(client, archive).run()).moved
+        finally:
+            await client.aclose()
+
+    assert asyncio.run(archive()) == 1
+    client = log_in("archiver")
+    for command in ("LRANGE nextitem:history:{00}:u 0 -1", "XADD nextitem:log:{00} * e x", "FLUSHALL", "CONFIG GET *"):
+        with pytest.raises(NoPermissionError):
+            client.execute_command(*command.split())
+
+
 def test_debugging_is_off(service_client: Redis) -> None:
     """DEBUG, which can crash the server, is off for everybody."""
     with pytest.raises(ResponseError, match="DEBUG command not allowed"):
@@ -107,7 +134,7 @@ def test_debugging_is_off(service_client: Redis) -> None:
 
 def test_loaded_scripts_have_no_more_power(service_client: Redis) -> None:
     """A script of one's own may be loaded, but is refused what its user is refused."""
-    digest = service_client.script_load("return redis.call('DEL', KEYS[1])")
+    digest = service_client.script_load("return redis.call('SET', KEYS[1], 1)")
     with pytest.raises(RedisError, match=r"(?i)can't run this command|no permission|NOPERM"):
         service_client.evalsha(digest, 1, "nextitem:version:{00}:u")
 

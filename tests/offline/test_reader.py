@@ -220,10 +220,10 @@ def test_columns_of_a_wrong_type_are_named(tmp_path, column, cell, kind):
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path):
-    """A path that is no file is refused, a folder too."""
+    """A path that is no file is refused, a folder without segments too."""
     with pytest.raises(DataError, match="is no file"):
         read_log(tmp_path / "none.csv", DataRecipe())
-    with pytest.raises(DataError, match="is no file"):
+    with pytest.raises(DataError, match="holds no segments"):
         read_log(tmp_path, DataRecipe())
 
 

@@ -68,3 +68,27 @@ def event() -> Callable[..., Event]:
         return make_event(**{"user_id": "u1", "item_id": "i1", "event_type": "view", "now_ms": NOW_MS, **given})
 
     return make
+
+
+@pytest.fixture
+def settings(raw: Redis) -> Iterator[Callable[..., None]]:
+    """Set settings of the server, which are put back at the end."""
+    before: dict[str, str] = {}
+
+    def change(**values: object) -> None:
+        for name, value in values.items():
+            setting = name.replace("_", "-")
+            before.setdefault(setting, raw.config_get(setting)[setting])
+            raw.config_set(setting, value)
+
+    yield change
+    for name, value in before.items():
+        raw.config_set(name, value)
+
+
+@pytest.fixture
+def account(raw: Redis) -> Iterator[str]:
+    """A user of the store with a password, who may do everything but read the configuration."""
+    raw.acl_setuser("limited", enabled=True, passwords=["+first"], keys=["*"], commands=["+@all", "-config"])
+    yield "limited"
+    raw.acl_deluser("limited")

@@ -112,9 +112,10 @@ def test_impatient_calls_say_nothing(breaker):
     assert fail(breaker, 100, kind="timeout", within_s=PATIENCE_S) == CALLS
 
 
-def test_store_that_answers_is_no_outage(breaker):
-    """Keys that something else wrote make calls fail, but there is no use in waiting."""
-    assert fail(breaker, 100, kind="script") == 100
+@pytest.mark.parametrize("kind", ["script", "unsafe"])
+def test_store_that_answers_is_no_outage(breaker, kind):
+    """Keys that something else wrote, or settings that lose events, make calls fail, but there is no use in waiting."""
+    assert fail(breaker, 100, kind=kind) == 100
 
 
 def test_late_outcome_of_an_earlier_call_changes_nothing(breaker, clock):

@@ -382,6 +382,7 @@ def test_every_operation_is_observed(in_store, event):
         await store.append([event()])
         await store.read_many(["u1"])
         await store.export("u1")
+        await store.erase("u1")
         await store.ping()
         await store.inspect()
 

@@ -10,6 +10,7 @@ import time
 import pytest
 import uvloop
 
+from benchmarks.chaos.proxy import NO_FAULTS, Faults, Proxy
 from service.connection import connect
 from service.embedded import EmbeddedStore
 from service.errors import StoreUnavailable
@@ -251,52 +252,6 @@ def test_a_store_restarted_in_between_is_not_noticed(tmp_path, event):
     assert appended.outcomes == [Outcome.DUPLICATE]
 
 
-class Line:
-    """A TCP line to a store on a unix socket, which can lose replies and hang up."""
-
-    def __init__(self, socket):
-        self.socket = socket
-        self.lose_replies = False
-        self.connections = 0
-        self._writers = []
-
-    async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
-        self.url = f"redis://127.0.0.1:{port}"
-        return self
-
-    async def __aexit__(self, *_):
-        await self.hang_up()
-        self._server.close()
-        await self._server.wait_closed()
-
-    async def hang_up(self):
-        """Close every connection from this side, and let the news arrive."""
-        for writer in self._writers:
-            writer.close()
-        self._writers.clear()
-        await asyncio.sleep(0.05)
-
-    async def _serve(self, reader, writer):
-        self.connections += 1
-        store_reader, store_writer = await asyncio.open_unix_connection(self.socket)
-        self._writers += [writer, store_writer]
-
-        async def carry_replies():
-            while content := await store_reader.read(65536):
-                if self.lose_replies:
-                    writer.close()
-                    return
-                writer.write(content)
-
-        replies = asyncio.ensure_future(carry_replies())
-        while content := await reader.read(65536):
-            store_writer.write(content)
-        store_writer.close()
-        await replies
-
-
 def test_a_lost_reply_is_told_and_nothing_is_sent_twice(in_store, store_url, raw, event):
     """When the line breaks after the store has done it, the client is told so at once and repeats nothing itself."""
     made = event(event_id="e")
@@ -304,16 +259,17 @@ def test_a_lost_reply_is_told_and_nothing_is_sent_twice(in_store, store_url, raw
     async def scenario(direct):
         await direct.append([event(user_id="other")])  # the script is loaded
         raw.config_resetstat()
-        async with Line(store_url.removeprefix("unix://")) as line:
-            store = HistoryStore(connect(line.url))
-            line.lose_replies = True
+        async with Proxy(store_url) as proxy:
+            store = HistoryStore(connect(proxy.url))
+            await store.ping()
+            proxy.faults = Faults(lost_replies=1)
             with pytest.raises(StoreUnavailable):
                 await store.append([made])
             calls = raw.info("commandstats")["cmdstat_evalsha"]["calls"]
-            line.lose_replies = False
+            proxy.faults = NO_FAULTS
             appended = await store.append([made])
             await store.close()
-        return calls, line.connections, appended
+        return calls, proxy.connections, appended
 
     calls, connections, appended = in_store(scenario)
     assert calls == 1
@@ -326,15 +282,16 @@ def test_idle_connections_that_were_closed_are_replaced(in_store, store_url, eve
 
     async def scenario(direct):
         await direct.append([event()])
-        async with Line(store_url.removeprefix("unix://")) as line:
-            store = HistoryStore(connect(line.url))
+        async with Proxy(store_url) as proxy:
+            store = HistoryStore(connect(proxy.url))
             items = []
             for _ in range(3):
                 [history] = await store.read_many(["u1"])
                 items += history.item_ids
-                await line.hang_up()
+                await proxy.hang_up()
+                await asyncio.sleep(0.05)  # for the news to arrive
             await store.close()
-        return items, line.connections
+        return items, proxy.connections
 
     assert in_store(scenario) == (["i1"] * 3, 3)
 

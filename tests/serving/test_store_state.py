@@ -7,36 +7,13 @@ import types
 import pytest
 
 from service.connection import connect
+from service.durability import SAFE
 from service.errors import StartFailed, StoreUnavailable
-from service.history import SAFE, HistoryStore, StoreState, _execute
+from service.history import HistoryStore, StoreState, _execute
 from service.metrics import Metrics
 from service.store_watch import LOOK_EVERY_S, StoreWatch
 
 LIMIT_BYTES = 64 * 2**20
-
-
-@pytest.fixture
-def settings(raw):
-    """Set settings of the server, which are put back at the end."""
-    before = {}
-
-    def change(**values):
-        for name, value in values.items():
-            setting = name.replace("_", "-")
-            before.setdefault(setting, raw.config_get(setting)[setting])
-            raw.config_set(setting, value)
-
-    yield change
-    for name, value in before.items():
-        raw.config_set(name, value)
-
-
-@pytest.fixture
-def account(raw):
-    """A user of the store with a password, who may do everything but read the configuration."""
-    raw.acl_setuser("limited", enabled=True, passwords=["+first"], keys=["*"], commands=["+@all", "-config"])
-    yield "limited"
-    raw.acl_deluser("limited")
 
 
 def test_memory_and_its_limit_are_the_servers(in_store, raw, settings):

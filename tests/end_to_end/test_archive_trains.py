@@ -1,0 +1,45 @@
+"""The loop is closed: what a service archived is what the trainer reads."""
+
+import asyncio
+
+from service.archiver import Archiver
+from service.connection import connect
+from service.embedded import EmbeddedStore
+from service.event import make_event
+from service.history import HistoryStore
+from service.segments import Archive
+from training.reader import read_log
+from training.recipe import DataRecipe
+
+
+def test_trainer_reads_what_the_service_archived(tmp_path):
+    """Users, items and order are those that were sent, over two runs of the archiver and events that came late."""
+    sent = {f"u{user}": [f"i{(user + number) % 7}" for number in range(5)] for user in range(20)}
+
+    async def serve(url):
+        store, client = HistoryStore(connect(url)), connect(url)
+        with Archive(tmp_path / "archive") as archive:
+            for numbers in ((3, 0), (4, 1, 2, 1)):  # late and repeated ones among them
+                for number in numbers:
+                    for user, items in sent.items():
+                        await store.append(
+                            [
+                                make_event(
+                                    user_id=user,
+                                    item_id=items[number],
+                                    event_type="view",
+                                    event_id=str(number),
+                                    timestamp_ms=1_700_000_000_000 + number,
+                                    now_ms=0,
+                                )
+                            ]
+                        )
+                await Archiver(client, archive).run()
+        await store.close()
+        await client.aclose()
+
+    with EmbeddedStore(tmp_path / "data") as embedded:
+        asyncio.run(serve(embedded.url))
+    log = read_log(tmp_path / "archive", DataRecipe())
+    found = dict(zip(log.user_ids, log.histories, strict=True))
+    assert {user: log.vocabulary.decode(row.tolist()) for user, row in found.items()} == sent
