@@ -14,6 +14,7 @@ _LOSSES = {
     "sampled_softmax": "cross-entropy over the target and {negatives} negatives",
     "gbce": "gBCE over {negatives} negatives",
     "bce": "binary cross-entropy over {negatives} negatives",
+    "bpr": "pairwise ranking against {negatives} negatives",
 }
 
 
