@@ -37,12 +37,19 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
         return sampled_cross_entropy_sum(read, rows, bias, targets=targets, positive=positive, negatives=negatives)
     negative = read @ rows.t() if negatives.dim() == 1 else torch.einsum("md,mkd->mk", read, rows)
     negative = (negative + bias).masked_fill(negatives == targets[:, None], -torch.inf)
-    if recipe.loss == "gbce":
-        beta = calibrate(negative.shape[1], network.config.item_count, recipe.calibration)
-        return binary_cross_entropy(positive, negative, beta=beta).sum() / (negative.shape[1] + 1)
-    if recipe.loss == "bpr":
-        return pairwise_ranking(positive, negative).sum()
-    return binary_cross_entropy(positive, negative).sum()
+    match recipe.loss:
+        case "gbce":
+            beta = calibrate(negative.shape[1], network.config.item_count, recipe.calibration)
+            losses = binary_cross_entropy(positive, negative, beta=beta) / (negative.shape[1] + 1)
+        case "bpr":
+            losses = pairwise_ranking(positive, negative)
+        case "bpr_max":
+            losses = rank_highest(positive, negative, recipe.score_penalty)
+        case "top1_max":
+            losses = top_one(positive, negative)
+        case _:
+            losses = binary_cross_entropy(positive, negative)
+    return losses.sum()
 
 
 def _encode_places(network: SequenceNetwork, item_ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
@@ -74,6 +81,24 @@ def binary_cross_entropy(positive: Tensor, negative: Tensor, *, beta: float = 1.
 def pairwise_ranking(positive: Tensor, negative: Tensor) -> Tensor:
     """-log sigmoid(s+ - s-) of each target (M), the mean over its negatives: BPR (Rendle et al. 2009, section 4)."""
     return F.softplus(negative.float() - positive.float()[:, None]).mean(dim=1)
+
+
+def rank_highest(positive: Tensor, negative: Tensor, penalty: float) -> Tensor:
+    """-log sum w sigmoid(s+ - s-) + penalty sum w s-^2 of each target (M), w = softmax of the negatives' scores.
+
+    BPR-max (Hidasi & Karatzoglou 2018, section 3.2): the negatives that score highest are the ones to learn from.
+    """
+    logs = torch.log_softmax(negative.float(), dim=1)
+    apart = F.logsigmoid(positive.float()[:, None] - negative.float())
+    squares = negative.float().masked_fill(negative == -torch.inf, 0).square()
+    return -torch.logsumexp(logs + apart, dim=1) + penalty * (logs.exp() * squares).sum(dim=1)
+
+
+def top_one(positive: Tensor, negative: Tensor) -> Tensor:
+    """Sum of w (sigmoid(s- - s+) + sigmoid(s-^2)) of each target (M): TOP1-max of the same section."""
+    weights = torch.softmax(negative.float(), dim=1)
+    squares = negative.float().masked_fill(negative == -torch.inf, 0).square()
+    return (weights * (torch.sigmoid(negative.float() - positive.float()[:, None]) + torch.sigmoid(squares))).sum(dim=1)
 
 
 def calibrate(count: int, item_count: int, calibration: float) -> float:

@@ -167,6 +167,8 @@ NETWORKS: dict[str, type[NetworkRecipe]] = {
     "caser": CaserRecipe,
     "caser-history": CaserRecipe,
     "fmc": NetworkRecipe,
+    "cbow": NetworkRecipe,
+    "skip-gram": NetworkRecipe,
     "bpr-mf": NetworkRecipe,
     "fpmc": NetworkRecipe,
     "transrec": NetworkRecipe,

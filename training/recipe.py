@@ -16,7 +16,7 @@ FORMATS = ("auto", "csv", "tsv", "parquet", "lines")
 DEVICES = ("auto", "cpu", "cuda")
 KEEPS = ("best", "last")
 SPLITS = ("leave-one-out", "time")
-LOSSES = ("softmax", "sampled_softmax", "gbce", "bce", "bpr")
+LOSSES = ("softmax", "sampled_softmax", "gbce", "bce", "bpr", "bpr_max", "top1_max")
 OWN_NEGATIVES = ("bce", "bpr")
 """Losses that draw negatives for each target, unseen by its user; the others share theirs in a batch."""
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -78,6 +78,7 @@ class TrainRecipe:
     loss: str = "softmax"
     negatives: int | None = None
     calibration: float = 0.75
+    score_penalty: float = 1.0
     mask_probability: float = 0.2
     mask_count: int | None = None
     max_masks: int | None = None
@@ -103,7 +104,8 @@ class TrainRecipe:
         require(self.learning_rate > 0, "train.learning_rate", "above 0")
         require(self.clip_norm > 0, "train.clip_norm", "above 0")
         require(self.warmup_steps >= 0, "train.warmup_steps", "at least 0")
-        require(self.weight_decay >= 0, "train.weight_decay", "at least 0")
+        for key in ("weight_decay", "score_penalty"):
+            require(getattr(self, key) >= 0, f"train.{key}", "at least 0")
         require(0 < self.mask_probability < 1, "train.mask_probability", "above 0 and below 1")
         for key in ("last_item_share", "crop_share", "calibration"):
             require(0 <= getattr(self, key) <= 1, f"train.{key}", "between 0 and 1")

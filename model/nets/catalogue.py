@@ -6,6 +6,7 @@ from model.nets.factors import BprMf, Fmc, Fpmc, TransRec
 from model.nets.gru4rec import Gru4Rec, Gru4RecConfig
 from model.nets.network import Network, NetworkConfig, UserNetwork, UserNetworkConfig
 from model.nets.sasrec import Sasrec, SasrecConfig
+from model.nets.word2vec import Cbow, SkipGram
 
 NETWORKS: dict[str, tuple[type[Network], type[NetworkConfig]]] = {
     "bert4rec": (Bert4Rec, Bert4RecConfig),
@@ -13,6 +14,8 @@ NETWORKS: dict[str, tuple[type[Network], type[NetworkConfig]]] = {
     "gru4rec": (Gru4Rec, Gru4RecConfig),
     "caser": (Caser, CaserConfig),
     "caser-history": (CaserHistory, CaserHistoryConfig),
+    "cbow": (Cbow, NetworkConfig),
+    "skip-gram": (SkipGram, NetworkConfig),
     "bpr-mf": (BprMf, UserNetworkConfig),
     "fmc": (Fmc, NetworkConfig),
     "fpmc": (Fpmc, UserNetworkConfig),

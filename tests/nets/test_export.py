@@ -63,11 +63,17 @@ def test_graph_answers_as_the_network(graph, network, vocabulary, histories):
 
 @pytest.mark.parametrize(
     ("name", "switches"),
-    [("gru4rec", {"layers": 3}), ("caser-history", {"span": 1}), ("sasrec", {"tied": False})],
+    [
+        ("gru4rec", {"layers": 3}),
+        ("caser-history", {"span": 1}),
+        ("cbow", {}),
+        ("skip-gram", {}),
+        ("sasrec", {"tied": False}),
+    ],
     ids=str,
 )
 def test_other_shapes_export(make_small, vocabulary, histories, name, switches):
-    """More recurrent layers, filters of one item alone, and an output table of its own."""
+    """More recurrent layers, filters of one item alone, means, and an output table of its own."""
     network = make_small(name, **switches)
     check_parity(
         export_network(network), make_golden(network, vocabulary, histories[:5]), vocabulary, max_length=MAX_LENGTH

@@ -23,7 +23,7 @@ def test_some_places_are_those_of_all_places(make_small, name, norm, training):
         torch.testing.assert_close(mine, whole, atol=1e-3, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
 
 
-@pytest.mark.parametrize("name", ["gru4rec", "caser-history", "fmc"])
+@pytest.mark.parametrize("name", ["gru4rec", "caser-history", "fmc", "cbow", "skip-gram"])
 def test_other_networks_know_places_too(make_small, name):
     """Networks without a last layer to spare pick the same states."""
     network = make_small(name)

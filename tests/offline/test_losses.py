@@ -23,6 +23,8 @@ RECIPES = {
     "gbce": TrainRecipe(loss="gbce", negatives=7, calibration=0.6),
     "bce": TrainRecipe(loss="bce", negatives=2),
     "bpr": TrainRecipe(loss="bpr", negatives=2),
+    "bpr_max": TrainRecipe(loss="bpr_max", negatives=7, score_penalty=0.5),
+    "top1_max": TrainRecipe(loss="top1_max", negatives=7),
 }
 
 
@@ -57,6 +59,8 @@ def naive_loss(scores, target, negatives, recipe):
         return -math.log(math.exp(scores[target]) / sum(map(math.exp, scores)))
     if recipe.loss == "bpr":
         return -sum(log_sigmoid(scores[target] - scores[item]) for item in negatives) / recipe.negatives
+    if recipe.loss in {"bpr_max", "top1_max"}:
+        return naive_maximum(scores[target], [scores[item] for item in negatives], recipe)
     if recipe.loss == "sampled_softmax":
         others = sum(math.exp(scores[item]) for item in negatives)
         return -math.log(math.exp(scores[target]) / (math.exp(scores[target]) + others))
@@ -66,6 +70,16 @@ def naive_loss(scores, target, negatives, recipe):
     rate = recipe.negatives / (V - 1)
     beta = rate * (recipe.calibration * (1 - 1 / rate) + 1 / rate)
     return -(math.log((1 / (1 + math.exp(-scores[target]))) ** beta) + below) / (recipe.negatives + 1)
+
+
+def naive_maximum(target, negatives, recipe):
+    """BPR-max and TOP1-max of one target's score by those of its negatives."""
+    weights = [math.exp(score) / sum(map(math.exp, negatives)) for score in negatives]
+    pairs = list(zip(weights, negatives, strict=True))
+    if recipe.loss == "bpr_max":
+        apart = sum(weight / (1 + math.exp(score - target)) for weight, score in pairs)
+        return -math.log(apart) + recipe.score_penalty * sum(weight * score**2 for weight, score in pairs)
+    return sum(w / (1 + math.exp(target - s)) + w / (1 + math.exp(-(s**2))) for w, s in pairs)
 
 
 @pytest.mark.parametrize("network", ["bert4rec", "sasrec", "fpmc", "transrec"])
