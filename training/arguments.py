@@ -87,7 +87,7 @@ def _add_benchmark(benchmark: argparse.ArgumentParser) -> None:
         "--models", type=_split, default=BENCHMARK_MODELS, metavar="A,B", help=f"recipes ({','.join(BENCHMARK_MODELS)})"
     )
     benchmark.add_argument(
-        "--protocols", type=_split_protocols, default=("P2",), metavar="P1,P2", help="how to ask and rank (P2)"
+        "--protocols", type=_split_protocols, metavar="P1,P2", help="how to ask and rank (P2, or time)"
     )
     benchmark.add_argument("--seeds", type=_split_seeds, default=(1,), metavar="1,2,3", help="of trained models (1)")
     benchmark.add_argument("--name", metavar="NAME", help="what the data is called in tables (the file's name)")

@@ -61,7 +61,7 @@ class ItemNeighboursRecipe(CounterRecipe):
     """Item-based nearest neighbours."""
 
     neighbours: int = 100
-    window: int = 50
+    window: int = 5
 
     def __post_init__(self) -> None:
         """Refuse what has no neighbours."""
@@ -73,9 +73,7 @@ class ItemNeighboursRecipe(CounterRecipe):
 class SessionNeighboursRecipe(ItemNeighboursRecipe):
     """Nearest neighbours among the sessions, which are the users' histories."""
 
-    neighbours: int = 100
     sessions: int = 5000
-    window: int = 50
 
     def __post_init__(self) -> None:
         """Refuse what has no neighbours."""

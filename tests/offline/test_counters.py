@@ -54,7 +54,7 @@ def test_item_neighbours_are_cosines_between_columns(make_histories, random_rows
     scorer = ItemNeighbours(make_histories(train), V, neighbours=neighbours, window=4)
     scores = scorer.score(make_histories(asked)).numpy()
     expected = np.array([similar[np.array(sorted(set(history[-4:]))) - 1].sum(axis=0) for history in asked])
-    if neighbours == 3:  # which of equal neighbours is kept is implicit's choice: compare where there are no equals
+    if neighbours == 3:  # which of equal neighbours is kept hangs on the last bit: compare where there are no equals
         rows = [bool(clear[np.array(history[-4:]) - 1].all()) for history in asked]
         assert any(rows)
         scores, expected = scores[rows], expected[rows]

@@ -12,7 +12,7 @@ from rich.console import Console
 from training.benchmark.cells import Cell, Document, name_kind, require_log
 from training.errors import InputError
 from training.evaluation import NetworkScorer, Scorer, examine, remove_seen
-from training.examination import prepare_run
+from training.examination import name_protocol, prepare_run
 from training.experiment import fit
 from training.model_recipe import CounterRecipe
 from training.protocol import PROTOCOLS, SEED, Exam, require_split
@@ -33,7 +33,8 @@ class Plan:
     """What the data is called in tables."""
     models: Sequence[str]
     """Recipes by name or path."""
-    protocols: Sequence[str]
+    protocols: Sequence[str] | None
+    """None: the one that the recipes' split is measured by."""
     seeds: Sequence[int]
     settings: Sequence[str]
     """Over every recipe."""
@@ -48,7 +49,8 @@ class Plan:
                 recipe = read_recipe(model, [*self.settings, f"train.seed={seed}"])
                 if isinstance(recipe.model, CounterRecipe) and seed != self.seeds[0]:
                     continue
-                cells += [self._make_cell(model, recipe, protocol) for protocol in self.protocols]
+                protocols = self.protocols or (name_protocol(recipe.data),)
+                cells += [self._make_cell(model, recipe, protocol) for protocol in protocols]
         self._require_one_log(cells)
         return cells
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from implicit.nearest_neighbours import ItemItemRecommender
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
@@ -10,6 +9,7 @@ from torch import Tensor
 from training.histories import Histories
 from training.split import count_items
 
+_CELLS_AT_ONCE = 2**23
 _WEIGHED_STEPS = 10
 """A neighbour that shares no newer item than the eleventh last has no weight (VS-kNN's linear decay)."""
 
@@ -24,14 +24,7 @@ class ItemNeighbours:
     def __init__(self, train: Histories, item_count: int, *, neighbours: int, window: int) -> None:
         self.item_count = item_count
         self._window = window
-        met = _note_meetings(train, item_count)
-        shares = np.bincount(met.indices, minlength=item_count + 1)[met.indices] ** -0.5  # columns of length 1
-        columns, bounds = met.indices.astype(np.int32), met.indptr.astype(np.int32)  # implicit knows no others
-        model = ItemItemRecommender(K=neighbours + 1)  # an item is its own nearest neighbour
-        model.fit(sparse.csr_matrix((shares, columns, bounds), shape=met.shape), show_progress=False)
-        similar = sparse.csr_array(model.similarity)
-        similar.setdiag(0)
-        self._similar = similar[:, 1:]
+        self._similar = _find_similar(_note_meetings(train, item_count), neighbours)[:, 1:]
         self._popular = _share_popularity(train, item_count)
 
     def score(self, histories: Histories) -> Tensor:
@@ -113,6 +106,30 @@ def _note_meetings(histories: Histories, item_count: int) -> sparse.csr_array:
     pairs = np.unique(rows * (item_count + 1) + items)
     rows, items = pairs // (item_count + 1), pairs % (item_count + 1)
     return sparse.csr_array((np.ones(len(pairs)), (rows, items)), shape=(len(histories), item_count + 1))
+
+
+def _find_similar(met: sparse.csr_array, most: int) -> sparse.csr_array:
+    """The cosines between columns of a matrix of 0 and 1, of each column those to the `most` nearest others (V, V)."""
+    counts = np.bincount(met.indices, minlength=met.shape[1])
+    normed = sparse.csr_array((counts[met.indices] ** -0.5, met.indices, met.indptr), shape=met.shape)
+    by_item = sparse.csr_array(normed.T)
+    step = max(1, _CELLS_AT_ONCE // met.shape[1])
+    parts = [
+        _keep_highest(sparse.csr_array(by_item[begin : begin + step] @ normed), begin, most)
+        for begin in range(0, met.shape[1], step)
+    ]
+    return sparse.vstack(parts, format="csr")
+
+
+def _keep_highest(cosines: sparse.csr_array, begin: int, most: int) -> sparse.csr_array:
+    """The highest entries of each row but its own, the row `begin` being the first; equal ones by column."""
+    cosines = cosines.tocoo()
+    rows, columns, values = cosines.row, cosines.col, cosines.data
+    others = np.flatnonzero(rows + begin != columns)
+    order = others[np.lexsort((columns[others], -values[others], rows[others]))]
+    ordered = rows[order]
+    kept = order[np.arange(len(order)) - np.searchsorted(ordered, ordered) < most]
+    return sparse.csr_array((values[kept], (rows[kept], columns[kept])), shape=cosines.shape)
 
 
 def _gather_rows(matrix: sparse.csr_array, rows: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
