@@ -248,9 +248,8 @@ def _read_data_settings(begun: dict[str, object], settings: Sequence[str]) -> Da
 def _read_settings(begun: dict[str, dict[str, object]], settings: Sequence[str], sections: Sequence[str]) -> Recipe:
     for setting in settings:
         if not setting.startswith(tuple(f"{section}." for section in sections)):
-            raise InputError(
-                f"--set {setting}: only {' and '.join(f'{section}.*' for section in sections)} matters here"
-            )
+            known = " and ".join(f"{section}.*" for section in sections)
+            raise InputError(f"--set {setting}: only {known} matter{'s' * (len(sections) == 1)} here")
     return make_recipe(begun, settings)
 
 

@@ -51,7 +51,7 @@ def test_a_counter_run_is_the_counter(fit, cycle_csv, capsys):
         assert main(["evaluate", "item-knn", "--data", str(cycle_csv), "--json", "--set", setting]) == 0
         assert (json.loads(capsys.readouterr().out)["metrics"] == counted) is (neighbours == 1)
     assert main(["evaluate", "item-knn", "--data", str(cycle_csv), "--set", "train.epochs=2"]) == 2
-    assert "only data.* and model.* matters here" in capsys.readouterr().err
+    assert "only data.* and model.* matter here" in capsys.readouterr().err
 
 
 def test_kinds_are_compared(tmp_path, fit, cycle_csv, capsys):
