@@ -35,7 +35,7 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
     if recipe.loss == "sampled_softmax":
         # Klenitskiy & Vasilev 2023; uniform draws need no correction by their probabilities, which would cancel out.
         return sampled_cross_entropy_sum(read, rows, bias, targets=targets, positive=positive, negatives=negatives)
-    negative = read @ rows.t() if negatives.dim() == 1 else torch.einsum("md,mkd->mk", read, rows)
+    negative = read @ rows.t() if negatives.dim() == 1 else (read[:, None] * rows).sum(dim=-1)
     negative = (negative + bias).masked_fill(negatives == targets[:, None], -torch.inf)
     match recipe.loss:
         case "gbce":
