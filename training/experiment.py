@@ -1,7 +1,7 @@
 """`fit`: from a log to a finished run, wired once."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -45,9 +45,16 @@ BESIDE = ("pop", "markov", "rules")
 
 
 def fit(
-    recipe: Recipe, data: Path, out: Path, *, resume: bool, items: Path | None, stop: Callable[[], bool]
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    *,
+    resume: bool,
+    items: Path | None,
+    stop: Callable[[], bool],
+    beside: Sequence[str] = BESIDE,
 ) -> dict[str, Any] | None:
-    """Train by a recipe into the folder `out` and return its results, or None after a stop.
+    """Train by a recipe into the folder `out` and return its results beside some counters', or None after a stop.
 
     With `resume`, a run that was stopped or killed goes on where its last checkpoint was. Under torchrun every process
     calls this; the first one alone writes.
@@ -74,7 +81,7 @@ def fit(
             else:
                 progress = _train(run, split, device, stop, processes)
             if progress.finished:
-                results = processes.tell(lambda: _conclude(run, log, split, progress))
+                results = processes.tell(lambda: _conclude(run, log, split, progress, beside))
     return results
 
 
@@ -164,16 +171,16 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
     return questions.select(np.sort(np.random.default_rng(seed).permutation(len(questions))[:most]))
 
 
-def _conclude(run: Run, log: Log, split: Split, progress: Progress) -> dict[str, Any]:
+def _conclude(run: Run, log: Log, split: Split, progress: Progress, beside: Sequence[str]) -> dict[str, Any]:
     """Measure the run beside counters on the test questions, and write it down."""
     name, V = run.recipe.model.network, len(run.vocabulary)
     begun = time.monotonic()
     scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
     if isinstance(run.recipe.model, CounterRecipe):
         progress.seconds = time.monotonic() - begun
-    for beside in BESIDE:
-        if beside not in scorers:
-            scorers[beside] = make_counter(COUNTERS[beside](network=beside), split.train, V, log.timestamps_ms)
+    for counter in beside:
+        if counter not in scorers:
+            scorers[counter] = make_counter(COUNTERS[counter](network=counter), split.train, V, log.timestamps_ms)
     exam = set_exam(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
     marks = {name: examine(scorer, exam) for name, scorer in scorers.items()}
     results = {

@@ -20,6 +20,8 @@ import numpy as np
 
 from model.contract.bundle import ARRAY_FAULTS
 from model.contract.files import write_whole
+from model.nets.catalogue import NETWORKS
+from model.nets.network import UserNetwork
 from training.errors import InputError
 from training.evaluation import Ranks
 from training.files import write_json
@@ -116,10 +118,12 @@ class Cell:
 
 
 def name_kind(recipe: Recipe) -> str:
-    """What a reader wants to know of a model at once."""
+    """Transformer, another network of sequences, a network of users (which cannot be served), or a counter."""
     if isinstance(recipe.model, CounterRecipe):
         return "counter"
-    return "transformer" if isinstance(recipe.model, TransformerRecipe) else "network"
+    if isinstance(recipe.model, TransformerRecipe):
+        return "transformer"
+    return "user" if issubclass(NETWORKS[recipe.model.network][0], UserNetwork) else "sequence"
 
 
 def read_cell(path: Path) -> Document:

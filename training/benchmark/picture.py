@@ -10,7 +10,7 @@ from training.benchmark.table import average_seeds
 from training.picture import begin_picture, style_line, tidy, to_png
 from training.results import DECIDES
 
-_KINDS = ("transformer", "network", "counter")
+_KINDS = ("transformer", "sequence", "counter", "user")
 
 
 def draw_benchmark(cells: Sequence[Document]) -> bytes:

@@ -102,7 +102,8 @@ def _say_minutes(seconds: float) -> str:
 
 
 def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | None:
-    results = fit(cell.recipe, plan.data, cell.run, resume=True, items=None, stop=stop)
+    beside = ("markov",) if cell.recipe.model.network == "pop" else ("pop",)  # the others have cells of their own
+    results = fit(cell.recipe, plan.data, cell.run, resume=True, items=None, stop=stop, beside=beside)
     if results is None:
         return None
     run = Run.open(cell.run)
