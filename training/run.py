@@ -11,8 +11,10 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     test_ranks.npz                   for each test question, how many items scored higher and how many the same
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
-    attention.png                    where the network looks; none where all histories are short
+    attention.png                    where a transformer looks; none where all histories are short
 ```
+
+A counter has no weights and nothing that was drawn: it counts the log anew.
 """
 
 import io
@@ -35,7 +37,7 @@ from model.contract.bundle import ARRAY_FAULTS, decode_counts, encode_counts
 from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
 from model.nets.catalogue import make_network
-from model.nets.transformer import SequenceNetwork
+from model.nets.network import Network
 from training.checkpoint import load_weights
 from training.environment import choose_device, describe_environment
 from training.errors import RecipeError, RunError
@@ -43,6 +45,7 @@ from training.evaluation import Ranks
 from training.files import write_json
 from training.log import Log
 from training.loop import Epoch
+from training.model_recipe import NetworkRecipe
 from training.recipe import Recipe, make_recipe
 from training.shapes import CONFIG, EPOCH, RESULTS, parse, require_metrics
 from training.split import count_items
@@ -145,13 +148,16 @@ class Run:
                     raise ValueError("not two numbers of at least 0 for each question")
         return greater, ties
 
-    def make_network(self) -> SequenceNetwork:
+    def make_network(self) -> Network:
         """The untrained network, drawn from torch's generator."""
         sizes = asdict(self.recipe.model)
-        return make_network(sizes.pop("network"), item_count=len(self.vocabulary), **sizes)
+        name, users = sizes.pop("network"), self.config["data"]["users"]
+        return make_network(name, item_count=len(self.vocabulary), user_count=users, **sizes)
 
-    def load_network(self) -> SequenceNetwork:
-        """The weights kept so far, on the recipe's device. Raises RunError when there are none yet."""
+    def load_network(self) -> Network:
+        """The weights kept so far, on the recipe's device. Raises RunError when there are none, or none yet."""
+        if not isinstance(self.recipe.model, NetworkRecipe):
+            raise RunError(f"{self.path} has no network: {self.recipe.model.network} counts a log")
         if not self.kept.is_file():
             raise RunError(f"{self.path} has no weights yet: no epoch is complete")
         network = self.make_network()
@@ -181,7 +187,7 @@ class Run:
             "environment": describe_environment(device),
         }
         counts = encode_counts(count_items(log.histories, len(log.vocabulary)))
-        samples = _choose_samples(log, recipe.model.max_length)
+        samples = _choose_samples(log, recipe.model.max_length) if isinstance(recipe.model, NetworkRecipe) else []
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)  # not before all else is known to work
         write_whole(self.path / "vocabulary.txt", log.vocabulary.to_bytes())
         write_whole(self.path / "counts.npy", counts)
