@@ -25,6 +25,7 @@ from benchmarks.chaos.powercut import build_library
 from benchmarks.chaos.processes import SAFE_OPTIONS
 from benchmarks.chaos.report import sum_up, tabulate
 from benchmarks.chaos.system import System, run_system
+from benchmarks.cores import compare, look
 from service.embedded import find_binary
 
 BUNDLE = Path("tests/serving/bundle")
@@ -51,6 +52,7 @@ async def torment(folder: Path, start: Start, *, events: int, rounds: int) -> bo
     async with start(place) as system:
         await system.wait_for(1)
         started_s = time.monotonic()
+        before = look()
         async with asking(lambda: system.service.url) as asker:
             for number, kind in enumerate(plan, start=1):
                 with asker.during(kind):
@@ -60,6 +62,7 @@ async def torment(folder: Path, start: Start, *, events: int, rounds: int) -> bo
                     recovered_s[kind].append(time.monotonic() - over_s)
                 await system.wait_for(events * number // len(plan))
                 say(f"[{number:>3}/{len(plan)}] {kind}: {system.clients.acknowledged:,} events acknowledged")
+        after = look()
         violations = await system.settle()
         took_s = time.monotonic() - started_s
         clients, archive = system.clients, system.archive
@@ -72,6 +75,7 @@ async def torment(folder: Path, start: Start, *, events: int, rounds: int) -> bo
     )
     say(f"Violations: {describe(violations)}; {len(list(archive.glob('*.jsonl.gz'))):,} segments archived meanwhile")
     say(sum_up(asked))
+    say(f"  This process, all clients and the proxy, {compare(before, after)}")
     return not violations and judge(asked)
 
 
