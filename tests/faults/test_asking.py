@@ -68,6 +68,7 @@ def test_service_that_moves_is_found_again():
             seen[self.server.server_port].set()
             self.send_response(200)
             self.send_header("content-length", "0")
+            self.send_header("connection", "close")
             self.end_headers()
 
         def log_message(self, *_):
