@@ -1,8 +1,9 @@
 """Three times as many questions as the model can answer, with events beside them: what is still answered by the model.
 
-`python -m benchmarks.overload`: a service over a store of its own, whose engine takes 50 ms for at most four questions,
-80 answers a second at best. First events alone, then more and more questions beside them. Ends with status 1 when at
-three times the capacity the model answers less than 80 % of its best, or when an event is refused.
+`python -m benchmarks.overload`: a service over a store of its own, whose engine takes 50 ms for at most two questions,
+40 answers a second at best, which costs little of a core. First events alone, then more and more questions beside
+them. Ends with status 1 when at three times the capacity the model answers less than 80 % of its best, when an event is
+refused, or when a question gets no answer.
 """
 
 import argparse
@@ -22,12 +23,12 @@ from service.embedded import EmbeddedStore
 
 BUNDLE = Path("tests/serving/bundle")
 RUN_S = 0.05
-BATCH = 4
+BATCH = 2
 CAPACITY = BATCH / RUN_S
 """Answers of the model a second."""
 SHARES = (0.0, 0.5, 0.75, 1.0, 1.25, 3.0)
 """How many questions are asked, as a share of the capacity; the last is the overload."""
-EVENTS = 40.0
+EVENTS = 20.0
 """Events a second, one in a request."""
 LEAST_GOODPUT = 0.8
 ASK = encode_post("/recommend", b'{"user_id":"u1","items":["i01","i02"]}')
