@@ -29,6 +29,10 @@ class Nodes:
         self.add("TopK", values, count, outputs=outputs, axis=1, largest=int(largest))
         return outputs
 
+    def sort(self, values: str) -> str:
+        """Rows in ascending order."""
+        return self.top(values, self.add("Shape", values, start=1), largest=False)[0]
+
     def constant(self, name: str, value: ArrayLike, dtype: type[np.generic] | None = None) -> str:
         """Append a constant, once by its name."""
         name = _PREFIX + name

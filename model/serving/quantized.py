@@ -21,6 +21,9 @@ from model.serving.nodes import Nodes
 NEVER = np.iinfo(np.int32).min
 """What is excluded, among whole numbers."""
 
+BLOCK = 64
+"""Items whose best score stands for all of them, and that share a step."""
+
 _LEVELS = 127
 _ZERO = 128
 _BIAS_COLUMNS = 4
@@ -41,15 +44,15 @@ class Quantized:
     lift: float
 
     @classmethod
-    def from_items(cls, table: NDArray[np.float32], bias: NDArray[np.float32], block: int) -> "Quantized":
-        """Take a table (V', D) and a bias (V'), -inf at what is no item; V' is a multiple of `block`."""
+    def from_items(cls, table: NDArray[np.float32], bias: NDArray[np.float32]) -> "Quantized":
+        """Take a table (V', D) and a bias (V'), -inf at what is no item; V' is a multiple of 64."""
         real = np.isfinite(bias)
         bias = np.where(real, bias, 0).astype(np.float32)
         largest = float(np.abs(table).max(initial=0.0)) or 1.0
         lift = float(np.abs(bias).max()) / (_BIAS_COLUMNS * largest) or 1.0
         part = (bias / (_BIAS_COLUMNS * lift))[:, None]
         rows = np.concatenate([np.where(real[:, None], table, 0), *[part] * _BIAS_COLUMNS], axis=1)
-        by_block = rows.reshape(-1, block, rows.shape[1])
+        by_block = rows.reshape(-1, BLOCK, rows.shape[1])
         steps = np.abs(by_block).max(axis=(1, 2)) / np.float32(_LEVELS)
         steps = np.where(steps > 0, steps, np.float32(1.0))
         numbers = np.clip(np.rint(by_block / steps[:, None, None]), -_LEVELS, _LEVELS).astype(np.int8)
@@ -102,28 +105,64 @@ def scan_integers(nodes: Nodes, state: str, items: Quantized) -> Integers:
     )
 
 
-def choose_blocks(nodes: Nodes, best: str, whole: Integers, items: Quantized) -> str:
-    """The blocks (B, M) that can hold one of the k best items, given the best whole number of each block (B, G).
+class Bounds(NamedTuple):
+    """Names of (B, G) each: what a whole number of a block counts, and how far the score that it gives can be off."""
 
-    k blocks hold an item of at least the k-th highest lower bound. A block whose upper bound is below that has none.
-    M is what the row with the most of them needs, and enough for k items.
-    """
-    possible = nodes.add("Greater", best, nodes.constant("void", NEVER, np.int32))
-    steps = nodes.add("Mul", whole.step, nodes.constant("steps", items.steps))
-    near = nodes.add("Mul", nodes.add("Cast", best, to=TensorProto.FLOAT), steps)
+    step: str
+    error: str
+
+
+def bound_scores(nodes: Nodes, whole: Integers, items: Quantized) -> Bounds:
+    """The bound of the module's head."""
     by_items = nodes.add("Mul", whole.size, nodes.constant("errors", items.errors))
     by_state = nodes.add("Mul", whole.error, nodes.constant("sizes", items.sizes))
-    bound = nodes.add("Add", by_items, by_state)
-    never = nodes.constant("never", -np.inf, np.float32)
-    lower = nodes.add("Where", possible, nodes.add("Sub", near, bound), never)
-    upper = nodes.add("Where", possible, nodes.add("Add", near, bound), never)
+    return Bounds(
+        step=nodes.add("Mul", whole.step, nodes.constant("steps", items.steps)),
+        error=nodes.add("Add", by_items, by_state),
+    )
 
-    lowest, _ = nodes.top(lower, nodes.add("Min", "k", nodes.one(len(items.steps))))
-    floor = nodes.add("Gather", lowest, nodes.one(-1), axis=1)
+
+def choose_blocks(nodes: Nodes, best: str, bounds: Bounds) -> str:
+    """The blocks (B, M), ascending, that can hold one of the k best items, given their best whole numbers (B, G)."""
+    enough = nodes.add("Div", nodes.add("Add", "k", nodes.one(BLOCK - 1)), nodes.one(BLOCK))
+    possible, near = _read(nodes, best, bounds.step)
+    return _choose(nodes, possible, near, bounds.error, enough)
+
+
+def choose_items(nodes: Nodes, chosen: str, blocks: str, bounds: Bounds) -> tuple[str, str]:
+    """Which items (B, Q), ascending, of those in `blocks` (B, M) can be one of the k best; and which of the Q can.
+
+    `chosen` (B, 64 M) are their whole numbers.
+    """
+    step, error = (
+        nodes.add("Unsqueeze", nodes.add("GatherElements", bound, blocks, axis=1), nodes.one(2)) for bound in bounds
+    )
+    by_block = nodes.add("Reshape", chosen, nodes.constant("by_block", [0, -1, BLOCK], np.int64))
+    spread = nodes.add("Expand", error, nodes.add("Shape", by_block))
+    flat = nodes.constant("flat", [0, -1], np.int64)
+    possible, near, error = (nodes.add("Reshape", value, flat) for value in (*_read(nodes, by_block, step), spread))
+    left = _choose(nodes, possible, near, error, "k")
+    return left, nodes.add("GatherElements", possible, left, axis=1)
+
+
+def _read(nodes: Nodes, numbers: str, step: str) -> tuple[str, str]:
+    """Which whole numbers are scores, and the scores."""
+    possible = nodes.add("Greater", numbers, nodes.constant("void", NEVER, np.int32))
+    return possible, nodes.add("Mul", nodes.add("Cast", numbers, to=TensorProto.FLOAT), step)
+
+
+def _choose(nodes: Nodes, possible: str, near: str, error: str, least: str) -> str:
+    """The columns, ascending, whose upper bound reaches the k-th highest lower bound: `least` or more in each row.
+
+    So many are taken as the row with the most of them needs. Fewer columns than k leave all of them.
+    """
+    never = nodes.constant("never", -np.inf, np.float32)
+    lower = nodes.add("Where", possible, nodes.add("Sub", near, error), never)
+    upper = nodes.add("Where", possible, nodes.add("Add", near, error), never)
+    columns = nodes.add("Shape", near, start=1)
+    floor = nodes.add("Gather", nodes.top(lower, nodes.add("Min", "k", columns))[0], nodes.one(-1), axis=1)
+    floor = nodes.add("Where", nodes.add("Greater", "k", columns), never, floor)
     wanted = nodes.add("And", possible, nodes.add("GreaterOrEqual", upper, floor))
     counts = nodes.add("ReduceSum", nodes.add("Cast", wanted, to=TensorProto.INT64), nodes.one(1), keepdims=0)
     most = nodes.add("ReduceMax", counts, nodes.one(0), keepdims=1)
-    size = items.items.shape[1] // len(items.steps)
-    least = nodes.add("Div", nodes.add("Add", "k", nodes.one(size - 1)), nodes.one(size))
-    _, blocks = nodes.top(upper, nodes.add("Max", most, least))
-    return blocks
+    return nodes.sort(nodes.top(upper, nodes.add("Max", most, least))[1])

@@ -3,13 +3,14 @@
 Three scans give the same items and scores:
   plain    every item is scored and masked, and one TopK reads them all
   float32  every item is scored; the best score of each block of 64 items says which k blocks can hold the k best items
-  int8     items are scored in whole numbers, which reads a quarter of the bytes; where their error bound leaves a
-           block possible, its items are scored again in float32 (model/serving/quantized.py)
+  int8     items are scored in whole numbers, which reads a quarter of the bytes; blocks, then items, that their error
+           bound leaves possible are scored again in float32 (model/serving/quantized.py)
 
 Why k blocks suffice: let item x stand outside the k blocks that come first by (best score, index). Each of them holds
-an item that is better than x, or as good and of a lower index. So x is none of the k best, which come by score and index.
+an item that is better than x, or as good and of a lower index. So x is none of the k best by score and index.
 
-Shapes: B batch, D width, V items, K results, X excluded, C candidates, G blocks, M blocks looked into, P = 64 M items.
+Shapes: B batch, D width, V items, K results, X excluded, C candidates, G blocks, M blocks looked into, P = 64 M
+items, Q of them scored again.
 """
 
 from typing import Literal, NamedTuple
@@ -20,10 +21,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from model.serving.nodes import Nodes
-from model.serving.quantized import NEVER, Quantized, choose_blocks, scan_integers
+from model.serving.quantized import BLOCK, NEVER, Quantized, bound_scores, choose_blocks, choose_items, scan_integers
 
 Scan = Literal["plain", "float32", "int8"]
-BLOCK = 64
 
 
 class Items(NamedTuple):
@@ -47,7 +47,8 @@ def append_ranking(graph: onnx.GraphProto, items: Items, scan: Scan) -> None:
     if scan == "plain":
         _rank_all(nodes, state, items.pad(len(items.table)))
     else:
-        _rank_blocks(nodes, state, items.pad(-(-len(items.table) // BLOCK) * BLOCK), scan)
+        rank = _rank_blocks if scan == "float32" else _rank_integers
+        rank(nodes, state, items.pad(-(-len(items.table) // BLOCK) * BLOCK))
 
 
 def _declare(graph: onnx.GraphProto) -> None:
@@ -76,35 +77,53 @@ def _rank_all(nodes: Nodes, state: str, items: Items) -> None:
     nodes.add("TopK", ranked, "k", outputs=("scores", "indexes"), axis=1)
 
 
-def _rank_blocks(nodes: Nodes, state: str, items: Items, scan: Scan) -> None:
+def _rank_blocks(nodes: Nodes, state: str, items: Items) -> None:
     never = nodes.constant("never", -np.inf, np.float32)
-    if scan == "float32":
-        void, quantized = never, None
-        scores = _exclude(nodes, _score(nodes, state, items), "exclude", never)
-    else:
-        void, quantized = nodes.constant("void", NEVER, np.int32), Quantized.from_items(items.table, items.bias, BLOCK)
-        whole = scan_integers(nodes, state, quantized)
-        scores = _exclude(nodes, whole.scores, _exclude_what_is_no_item(nodes, items), void)
+    scores = _exclude(nodes, _score(nodes, state, items), "exclude", never)
+    best = _find_best(nodes, scores, never)
+    _, blocks = nodes.top(best, nodes.add("Min", "k", nodes.one(len(items.bias) // BLOCK)))
+    places = _list_places(nodes, nodes.sort(blocks))
+    chosen = nodes.add(
+        "Where", _allow(nodes, scores, places), nodes.add("GatherElements", scores, places, axis=1), never
+    )
+    _answer(nodes, chosen, places)
 
-    unrestricted = _unrestricted(nodes)
-    best = nodes.add("ReduceMax", _cut(nodes, scores), nodes.one(2), keepdims=0)  # (B, G)
-    best = nodes.add("Where", unrestricted, best, void)
+
+def _rank_integers(nodes: Nodes, state: str, items: Items) -> None:
+    never, void = nodes.constant("never", -np.inf, np.float32), nodes.constant("void", NEVER, np.int32)
+    quantized = Quantized.from_items(items.table, items.bias)
+    whole = scan_integers(nodes, state, quantized)
+    scores = _exclude(nodes, whole.scores, _exclude_what_is_no_item(nodes, items), void)
+    bounds = bound_scores(nodes, whole, quantized)
+    blocks = choose_blocks(nodes, _find_best(nodes, scores, void), bounds)
+    places = _list_places(nodes, blocks)
+    chosen = nodes.add(
+        "Where", _allow(nodes, scores, places), nodes.add("GatherElements", scores, places, axis=1), void
+    )
+    left, possible = choose_items(nodes, chosen, blocks, bounds)
+    places = nodes.add("GatherElements", places, left, axis=1)
+    _answer(nodes, nodes.add("Where", possible, _score_again(nodes, state, items, places), never), places)
+
+
+def _find_best(nodes: Nodes, scores: str, void: str) -> str:
+    """The best score of each block (B, G), of candidates alone in the rows that name some."""
+    by_block = nodes.add("Reshape", scores, nodes.constant("by_block", [0, -1, BLOCK], np.int64))
+    best = nodes.add("ReduceMax", by_block, nodes.one(2), keepdims=0)
+    best = nodes.add("Where", _unrestricted(nodes), best, void)
     named = nodes.add("GatherElements", scores, "candidates", axis=1)
     home = nodes.add("Div", "candidates", nodes.constant("block", BLOCK, np.int32))
-    best = nodes.add("ScatterElements", best, home, named, axis=1, reduction="max")  # void at PAD: none is named
+    return nodes.add("ScatterElements", best, home, named, axis=1, reduction="max")  # void at PAD: none is named
 
-    if quantized is None:
-        _, blocks = nodes.top(best, nodes.add("Min", "k", nodes.one(len(items.bias) // BLOCK)))
-    else:
-        blocks = choose_blocks(nodes, best, whole, quantized)
-    places = _list_places(nodes, blocks)
-    chosen = nodes.add("GatherElements", scores, places, axis=1)
-    if quantized is not None:
-        again = _score_again(nodes, state, items, places)
-        chosen = nodes.add("Where", nodes.add("Equal", chosen, void), never, again)
-    allowed = nodes.add("Or", nodes.add("GatherElements", _name(nodes, scores), places, axis=1), unrestricted)
-    ranked = nodes.add("Where", allowed, chosen, never)
-    nodes.add("TopK", ranked, "k", outputs=("scores", "rank_best"), axis=1)
+
+def _allow(nodes: Nodes, scores: str, places: str) -> str:
+    """Which of `places` (B, P) the candidates allow."""
+    named = nodes.add("GatherElements", _name(nodes, scores), places, axis=1)
+    return nodes.add("Or", named, _unrestricted(nodes))
+
+
+def _answer(nodes: Nodes, scores: str, places: str) -> None:
+    """The k best of `scores` (B, Q), which stand at `places` (B, Q) in the table."""
+    nodes.add("TopK", scores, "k", outputs=("scores", "rank_best"), axis=1)
     nodes.add("GatherElements", places, "rank_best", outputs=("indexes",), axis=1)
 
 
@@ -136,7 +155,7 @@ def _exclude_what_is_no_item(nodes: Nodes, items: Items) -> str:
 def _unrestricted(nodes: Nodes) -> str:
     """Which rows name no candidate (B, 1)."""
     highest = nodes.add("ReduceMax", "candidates", nodes.one(1), keepdims=1)
-    return nodes.add("Equal", highest, nodes.constant("pad", 0, np.int32))
+    return nodes.add("Equal", highest, nodes.constant("pad", 0, np.int32))  # twice in a graph: ONNX Runtime merges them
 
 
 def _name(nodes: Nodes, scores: str) -> str:
@@ -146,15 +165,9 @@ def _name(nodes: Nodes, scores: str) -> str:
     return nodes.add("ScatterElements", nowhere, "candidates", everywhere, axis=1)
 
 
-def _cut(nodes: Nodes, scores: str) -> str:
-    """Scores by blocks (B, G, 64)."""
-    return nodes.add("Reshape", scores, nodes.constant("by_block", [0, -1, BLOCK], np.int64))
-
-
 def _list_places(nodes: Nodes, blocks: str) -> str:
-    """The items (B, P) of blocks (B, M), by index, so that equal scores come by index."""
-    ascending, _ = nodes.top(blocks, nodes.add("Shape", blocks, start=1), largest=False)
-    first = nodes.add("Mul", ascending, nodes.one(BLOCK))
+    """The items (B, P) of ascending blocks (B, M), by index, so that equal scores come by index."""
+    first = nodes.add("Mul", blocks, nodes.one(BLOCK))
     within = nodes.constant("within", np.arange(BLOCK), np.int64)
     places = nodes.add("Add", nodes.add("Unsqueeze", first, nodes.one(2)), within)
     return nodes.add("Reshape", places, nodes.constant("flat", [0, -1], np.int64))

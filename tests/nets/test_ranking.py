@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from model.contract.question import Question, stack_questions
-from model.serving.quantized import Quantized
-from model.serving.ranking import BLOCK, Items, append_ranking
+from model.serving.quantized import BLOCK, Quantized
+from model.serving.ranking import Items, append_ranking
 
 SCANS = ["plain", "float32", "int8"]
 V, D = 1500, 16
@@ -145,7 +145,7 @@ def test_the_bound_holds_and_says_something():
     """No score in whole numbers lies farther from the true one than the bound, which is no wide one."""
     draw = np.random.default_rng(4)
     items = make_items(draw, spread=0.5).pad(24 * BLOCK)
-    quantized = Quantized.from_items(items.table, items.bias, BLOCK)
+    quantized = Quantized.from_items(items.table, items.bias)
     assert quantized.items.dtype == np.int8
     real = np.isfinite(items.bias)
     for state in draw.normal(size=(50, D)):

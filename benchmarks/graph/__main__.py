@@ -1,0 +1,157 @@
+"""What each step of the exported graph gains, in milliseconds and against the plain export of the same round.
+
+`make bench-graph` runs all cases with one thread and with two. In a round every step has its turn, the quickest of a
+few runs; ratios are taken within a round, since the machine's pace drifts. All steps must answer alike before they are
+timed. The results are written after every case, so that Ctrl-C loses only the case under way.
+"""
+
+import argparse
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.graph.steps import CASES, Case, Feed, Run, draw_feed, draw_network, open_encoders, open_graphs
+from benchmarks.training.machine import describe_machine
+from training.environment import describe_environment
+from training.files import write_json
+
+_TOLERANCE = 1e-4
+_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run all cases. 0: done, 1: steps answered differently, 130: stopped."""
+    options = _make_parser().parse_args()
+    document: dict[str, Any] = {
+        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.graph", *sys.argv[1:]]),
+        "began_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "environment": describe_machine() | describe_environment(torch.device("cpu")),
+        "network": options.network,
+        "rounds": options.rounds,
+        "measured": [],
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    try:
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            task = progress.add_task("", total=len(options.threads) * len(options.cases) * 2)
+            for case in options.cases:
+                network = draw_network(case, options.network)
+                for threads in options.threads:
+                    for open_steps, batches in ((open_encoders, [1]), (open_graphs, options.batches)):
+                        progress.update(task, description=f"{case}, {threads} threads")
+                        steps = open_steps(network, threads)
+                        for rows in batches:
+                            times = race(steps, draw_feed(case, rows), rounds=options.rounds, seconds=options.seconds)
+                            entry = {
+                                "case": case._asdict(),
+                                "threads": threads,
+                                "rows": rows,
+                                "steps": summarize(times),
+                            }
+                            document["measured"].append(entry)
+                            sys.stdout.write(format_entry(case, entry))
+                            sys.stdout.flush()
+                            write_json(options.out, document)
+                        progress.advance(task)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"stopped; the cases that ended are in {options.out}\n")
+        return _INTERRUPTED
+    except StepsDiffer as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+class StepsDiffer(Exception):
+    """A step answers otherwise than the first one."""
+
+
+def race(steps: Mapping[str, Run], feed: Feed, *, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Milliseconds of each step in each round: the quickest run of about `seconds`. Raises StepsDiffer."""
+    _check(steps, feed)
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, run in steps.items():
+            times[name].append(_time(run, feed, seconds))
+    return times
+
+
+def _check(steps: Mapping[str, Run], feed: Feed) -> None:
+    first, *others = steps
+    expected = steps[first](feed)[-1]
+    for name in others:
+        apart = float(np.abs(steps[name](feed)[-1] - expected).max())
+        if not apart <= _TOLERANCE:
+            raise StepsDiffer(f"{name!r} and {first!r} differ by {apart:.1e}")
+
+
+def _time(run: Run, feed: Feed, seconds: float) -> float:
+    quickest = np.inf
+    end = time.perf_counter() + seconds
+    while True:
+        began = time.perf_counter()
+        run(feed)
+        now = time.perf_counter()
+        quickest = min(quickest, now - began)
+        if now > end:
+            return float(quickest * 1e3)
+
+
+def summarize(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
+    """Of each step: milliseconds, and how many times quicker it is than the first one in the same round."""
+    first = next(iter(times.values()))
+    summary = {}
+    for name, found in times.items():
+        ratios = [one / other for one, other in zip(first, found, strict=True)]
+        summary[name] = {
+            "ms": statistics.median(found),
+            "ms_least": min(found),
+            "ratio": statistics.median(ratios),
+            "ratio_least": min(ratios),
+            "ratio_most": max(ratios),
+        }
+    return summary
+
+
+def format_entry(case: Case, entry: Mapping[str, Any]) -> str:
+    """A line a step."""
+    lines = [f"{case}: {entry['rows']} rows a run, threads: {entry['threads']}"]
+    for name, step in entry["steps"].items():
+        lines.append(
+            f"  {name:<40}{step['ms']:9.3f} ms (best {step['ms_least']:.3f})"
+            f"{step['ratio']:8.2f} times ({step['ratio_least']:.2f} to {step['ratio_most']:.2f})"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.graph", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--network", choices=("bert4rec", "sasrec"), default="bert4rec")
+    parser.add_argument("--cases", nargs="*", type=_read_case, default=CASES, help="each as N,items,D")
+    parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
+    parser.add_argument("--batches", nargs="*", type=int, default=[1, 16], help="rows a run")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of each step in a round")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/graph.json"))
+    return parser
+
+
+def _read_case(text: str) -> Case:
+    return Case(*map(int, text.split(",")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
