@@ -18,7 +18,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test check check-protocol bench-training test-service dashboard preview format clean
+.PHONY: help demo test check check-protocol bench-graph bench-training test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -50,6 +50,9 @@ check-protocol: $(VENV)/.run ## Reproduce the papers' popularity rows; DATA=FOLD
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
+
+bench-graph: $(VENV)/.run ## Measure what each step of the exported graph gains; OPTIONS="--threads 1 --network sasrec"
+	@$(BIN)/python -m benchmarks.graph $(OPTIONS)
 
 format: $(VENV)/.dev ## Format and apply safe fixes
 	$(BIN)/ruff format .

@@ -22,8 +22,20 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.graph.steps import CASES, Case, Feed, Run, draw_feed, draw_network, open_encoders, open_graphs
+from benchmarks.graph.steps import (
+    CASES,
+    Case,
+    Feed,
+    Run,
+    draw_feed,
+    draw_lengths,
+    draw_network,
+    open_batches,
+    open_encoders,
+    open_graphs,
+)
 from benchmarks.training.machine import describe_machine
+from model.nets.transformer import SequenceNetwork
 from training.environment import describe_environment
 from training.files import write_json
 
@@ -47,26 +59,24 @@ def main() -> int:
     console = Console(stderr=True)
     try:
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("", total=len(options.threads) * len(options.cases) * 2)
+            task = progress.add_task("", total=len(options.threads) * len(options.cases) * len(_PARTS))
             for case in options.cases:
                 network = draw_network(case, options.network)
                 for threads in options.threads:
-                    for open_steps, batches in ((open_encoders, [1]), (open_graphs, options.batches)):
-                        progress.update(task, description=f"{case}, {threads} threads")
+                    for what, (open_steps, draw_feeds) in _PARTS.items():
+                        progress.update(task, description=f"{case}, {what}, threads: {threads}")
                         steps = open_steps(network, threads)
-                        for rows in batches:
-                            clock = time.process_time if threads == 1 else time.perf_counter
-                            times = race(
-                                steps, draw_feed(case, rows), clock, rounds=options.rounds, seconds=options.seconds
-                            )
+                        for feed in draw_feeds(case):
                             entry = {
                                 "case": case._asdict(),
+                                "what": what,
                                 "threads": threads,
-                                "rows": rows,
-                                "steps": summarize(times),
+                                "rows": len(feed["lengths"]),
                             }
-                            document["measured"].append(entry)
-                            sys.stdout.write(format_entry(case, entry))
+                            clock = time.process_time if threads == 1 else time.perf_counter
+                            times = race(steps, feed, clock, rounds=options.rounds, seconds=options.seconds)
+                            document["measured"].append(entry | {"steps": summarize(times)})
+                            sys.stdout.write(format_entry(case, document["measured"][-1]))
                             sys.stdout.flush()
                             write_json(options.out, document)
                         progress.advance(task)
@@ -77,6 +87,14 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+_PARTS: dict[str, tuple[Callable[[SequenceNetwork, int], dict[str, Run]], Callable[[Case], list[Feed]]]] = {
+    "encoder": (open_encoders, lambda case: [draw_feed(case, 1)]),
+    "full windows": (open_graphs, lambda case: [draw_feed(case, 1), draw_feed(case, 16)]),
+    "mixed lengths": (open_batches, lambda case: [draw_feed(case, 32, lengths=draw_lengths(case, 32))]),
+}
+"""How the steps of each comparison are opened, and what they are asked."""
 
 
 class StepsDiffer(Exception):
@@ -134,7 +152,7 @@ def summarize(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float
 
 def format_entry(case: Case, entry: Mapping[str, Any]) -> str:
     """A line a step."""
-    lines = [f"{case}: {entry['rows']} rows a run, threads: {entry['threads']}"]
+    lines = [f"{case}: {entry['what']}, rows: {entry['rows']}, threads: {entry['threads']}"]
     for name, step in entry["steps"].items():
         lines.append(
             f"  {name:<40}{step['ms']:9.3f} ms (best {step['ms_least']:.3f})"
@@ -150,7 +168,6 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--network", choices=("bert4rec", "sasrec"), default="bert4rec")
     parser.add_argument("--cases", nargs="*", type=_read_case, default=CASES, help="each as N,items,D")
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
-    parser.add_argument("--batches", nargs="*", type=int, default=[1, 16], help="rows a run")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each step in a round")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/graph.json"))

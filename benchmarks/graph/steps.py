@@ -16,6 +16,7 @@ from model.export import export_network, export_states
 from model.nets.catalogue import make_network
 from model.nets.transformer import SequenceNetwork
 from model.serving.network import LastState, rewrite
+from service.engine import open_engine
 
 K = 10
 Feed = dict[str, NDArray[Any]]
@@ -59,6 +60,12 @@ def draw_feed(case: Case, rows: int, *, lengths: NDArray[np.int64] | None = None
     return stack_questions(questions, max_length=case.max_length, mask_index=case.items + 1)
 
 
+def draw_lengths(case: Case, rows: int) -> NDArray[np.int64]:
+    """Histories as in MovieLens-1M: half of them under 96 items, some far beyond the window."""
+    draw = np.random.default_rng(rows)
+    return np.minimum(case.max_length - 1, np.exp(draw.normal(np.log(96), 1.0, size=rows)).astype(np.int64))
+
+
 def open_encoders(network: SequenceNetwork, threads: int) -> dict[str, Run]:
     """The state at [mask] alone, without items to rank."""
     length = network.config.max_length
@@ -78,6 +85,13 @@ def open_graphs(network: SequenceNetwork, threads: int) -> dict[str, Run]:
         "best score of each block": _open(export_network(network, scan="float32"), threads, OUTPUTS),
         "whole numbers, scored again": _open(export_network(network, scan="int8"), threads, OUTPUTS),
     }
+
+
+def open_batches(network: SequenceNetwork, threads: int) -> dict[str, Run]:
+    """The published graph on batches of mixed lengths, padded by the longest or as the service cuts them."""
+    graph = export_network(network)
+    engine = open_engine(graph, item_count=network.config.item_count, provider="cpu", threads=threads)
+    return {"one run, padded": _open(graph, threads, OUTPUTS), "cut by length": lambda feed: list(engine.rank(feed))}
 
 
 class _AtMask(LastState):

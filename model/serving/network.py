@@ -43,7 +43,7 @@ def can_rewrite(network: SequenceNetwork) -> bool:
 def rewrite(network: SequenceNetwork) -> LastState:
     """The serving form of a network that `can_rewrite` knows. The network itself stays as it is."""
     network = copy.deepcopy(network).eval()
-    *others, last = network.layers
+    *others, last = (layer for layer in network.layers if isinstance(layer, Layer))
     network.layers = nn.ModuleList([*(_TokenLayer(layer) for layer in others), _MaskLayer(last)])
     return LastState(network).to(network.items.weight.dtype)
 

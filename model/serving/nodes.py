@@ -1,5 +1,7 @@
 """ONNX nodes, one call each: inputs by name, the output's name back."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike
@@ -15,7 +17,7 @@ class Nodes:
         self._graph = graph
         self._count = 0
 
-    def add(self, op: str, *inputs: str, outputs: tuple[str, ...] = (), **attributes: object) -> str:
+    def add(self, op: str, *inputs: str, outputs: tuple[str, ...] = (), **attributes: Any) -> str:  # noqa: ANN401 - ONNX's own
         """Append a node. Returns the name of its first output, a new one unless given."""
         self._count += 1
         outputs = outputs or (f"{_PREFIX}{op}_{self._count}",)

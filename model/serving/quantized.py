@@ -67,8 +67,8 @@ class Quantized:
         return cls(
             items=np.ascontiguousarray(numbers.reshape(rows.shape).T),
             steps=steps,
-            errors=1.001 * errors + np.float32(rounding) * sizes,
-            sizes=np.float32(1.001) * sizes,
+            errors=(1.001 * errors + rounding * sizes).astype(np.float32),
+            sizes=(1.001 * sizes).astype(np.float32),
             lift=lift,
         )
 
