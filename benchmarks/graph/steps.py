@@ -49,9 +49,9 @@ def draw_network(case: Case, name: str) -> SequenceNetwork:
     return network.eval()
 
 
-def draw_feed(case: Case, rows: int, *, lengths: NDArray[np.int64] | None = None) -> Feed:
+def draw_feed(case: Case, rows: int, *, lengths: NDArray[np.int64] | None = None, seed: int = 0) -> Feed:
     """The inputs of as many users whose histories are excluded; full windows unless lengths are given."""
-    draw = np.random.default_rng(rows)
+    draw = np.random.default_rng(seed)
     full = np.full(rows, case.max_length - 1)
     histories = [
         draw.integers(1, case.items + 1, size=n).astype(np.int32) for n in (full if lengths is None else lengths)
@@ -60,9 +60,9 @@ def draw_feed(case: Case, rows: int, *, lengths: NDArray[np.int64] | None = None
     return stack_questions(questions, max_length=case.max_length, mask_index=case.items + 1)
 
 
-def draw_lengths(case: Case, rows: int) -> NDArray[np.int64]:
+def draw_lengths(case: Case, rows: int, *, seed: int = 0) -> NDArray[np.int64]:
     """Histories as in MovieLens-1M: half of them under 96 items, some far beyond the window."""
-    draw = np.random.default_rng(rows)
+    draw = np.random.default_rng(seed)
     return np.minimum(case.max_length - 1, np.exp(draw.normal(np.log(96), 1.0, size=rows)).astype(np.int64))
 
 
