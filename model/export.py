@@ -106,13 +106,14 @@ def publish_bundle(
     metrics: Mapping[str, float],
     histories: Sequence[Sequence[int]],
     metadata: Mapping[str, Mapping[str, object]] | None = None,
+    scan: Scan | None = None,
 ) -> Path:
     """Export, check against PyTorch on `histories` (item indexes, oldest first), write the bundle and make it current.
 
     `counts` (V) is how often each item occurs, `metadata` what is known of items by id. Raises ExportError when the
     graph and PyTorch disagree; then nothing is written.
     """
-    graph = export_network(network)
+    graph = export_network(network, scan=scan)
     examples = make_golden(network, vocabulary, [vocabulary.decode(history) for history in histories])
     check_parity(graph, examples, vocabulary, max_length=network.config.max_length)
     files = {
