@@ -29,7 +29,7 @@ from model.contract.question import INPUTS
 from model.contract.vocabulary import Vocabulary
 from model.nets.transformer import SequenceNetwork
 from model.parity import check_parity, make_golden
-from model.serving.network import LastState, can_rewrite, rewrite
+from model.serving.network import LastState, rewrite
 from model.serving.ranking import Items, Scan, append_ranking
 
 OPSET = 20
@@ -46,7 +46,7 @@ def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewrit
     layers that model/serving/network.py does not know are never rewritten.
     """
     network = network.cpu().eval()
-    states = rewrite(network) if rewritten and can_rewrite(network) else LastState(network)
+    states = rewrite(network) if rewritten else LastState(network)
     model = export_states(states, max_length=network.config.max_length)
     items = Items(network.items.weight.detach().numpy(), network.item_bias.detach().numpy())
     append_ranking(model.graph, items, scan or choose_scan(len(items.bias)))

@@ -41,7 +41,9 @@ def can_rewrite(network: SequenceNetwork) -> bool:
 
 
 def rewrite(network: SequenceNetwork) -> LastState:
-    """The serving form of a network that `can_rewrite` knows. The network itself stays as it is."""
+    """The serving form of a network, which stays as it is; the network itself where `can_rewrite` says no."""
+    if not can_rewrite(network):
+        return LastState(network)
     network = copy.deepcopy(network).eval()
     *others, last = (layer for layer in network.layers if isinstance(layer, Layer))
     network.layers = nn.ModuleList([*(_TokenLayer(layer) for layer in others), _MaskLayer(last)])

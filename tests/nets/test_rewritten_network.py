@@ -53,3 +53,4 @@ def test_what_is_unknown_is_not_rewritten(make_small):
     other = make_small("bert4rec")
     other.layers[0] = torch.nn.Identity()
     assert not can_rewrite(other)
+    assert rewrite(other).network is other
