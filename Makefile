@@ -19,7 +19,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench-models bench-training test-service dashboard preview format clean
+.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench-graph bench-models bench-training test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -78,6 +78,9 @@ bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is mi
 		--models $(BENCH_MODELS),bert4rec-ml-1m,sasrec-ml-1m $(OPTIONS)
 	@$(BIN)/nextitem-train benchmark --data "$(DATA)/beauty-paper/beauty.txt.gz" --name beauty --protocols P1,P2 \
 		--models $(BENCH_MODELS),bert4rec-beauty,sasrec-beauty $(OPTIONS)
+
+bench-graph: $(VENV)/.run ## Measure what each step of the exported graph gains; OPTIONS="--threads 1 --network sasrec"
+	@$(BIN)/python -m benchmarks.graph $(OPTIONS)
 
 format: $(VENV)/.dev ## Format and apply safe fixes
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""Network -> ONNX graph that ranks: encoder, exclusion, candidates and top-k inside, so that k numbers leave it, not V.
+"""Network -> ONNX graph that ranks: encoder by PyTorch's exporter, the ranking by nodes of ours (model/serving).
 
 Inputs, int32 unless said; T and X and C vary from run to run:
   item_ids   (B, T)  right-aligned histories that end in [mask], left-padded with PAD (model/contract/sequence.py)
@@ -16,15 +16,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
-from torch import Tensor, nn
 
 from model.contract import bundle
 from model.contract.golden import golden_to_bytes
@@ -34,94 +30,69 @@ from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
 from model.parity import check_parity, make_golden
 from model.recurrent import use_operators
+from model.serving.network import LastState, rewrite
+from model.serving.ranking import Items, Scan, append_ranking
 
 OPSET = 20
+INTEGERS_FROM = 20_000
+"""Items from which on whole numbers are quicker to scan."""
 GOLDEN_HISTORIES = 8
 """How many of the histories become golden examples in the bundle; all of them are checked at export."""
 
 
-class _Scores(nn.Module):
-    """The network as (B, T), (B) -> (B, V + 2): one column for every row of the item table, -inf at PAD and MASK."""
+def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewritten: bool = True) -> bytes:
+    """The ONNX file of a network, weights inside. `scan` is how items are ranked (model/serving/ranking.py).
 
-    bias: Tensor
+    Without a scan the catalogue's size chooses one. All give the same answers, with `rewritten` layers and without;
+    layers that model/serving/network.py does not know are never rewritten.
+    """
+    network = use_operators(network.cpu()).eval()
+    states = rewrite(network) if rewritten else LastState(network)
+    model = export_states(states, max_length=network.config.max_length)
+    items = Items(network.rows.detach().numpy(), network.item_bias.detach().numpy())
+    append_ranking(model.graph, items, scan or choose_scan(len(items.bias)))
+    if network.tied:
+        _share(model.graph, "network.items.weight", "rank_table")
+    model.producer_name = "nextitem"
+    graph = bytes(model.SerializeToString())
+    onnx.checker.check_model(graph, full_check=True)
+    return graph
 
-    def __init__(self, network: SequenceNetwork) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("bias", F.pad(network.item_bias.detach(), (1, 1), value=-torch.inf))
 
-    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
-        hidden = self.network.encode(item_ids, lengths)[:, -1]
-        return F.linear(self.network.read_head(hidden), self.network.rows, self.bias)
+def choose_scan(item_count: int) -> Scan:
+    """What is quickest on a CPU (docs/experiments.md)."""
+    return "int8" if item_count >= INTEGERS_FROM else "plain"
 
 
-def export_network(network: SequenceNetwork) -> bytes:
-    """The ONNX file of a network, weights inside."""
-    scores = _Scores(use_operators(network.cpu())).eval()
-    batch, length = torch.export.Dim("B"), torch.export.Dim("T", max=network.config.max_length)
+def export_states(states: LastState, *, max_length: int) -> onnx.ModelProto:
+    """A graph with the inputs `item_ids` and `lengths` and one output, `state` (B, D)."""
+    batch, length = torch.export.Dim("B"), torch.export.Dim("T", max=max_length)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns of its own internals
         logging.getLogger("torch.onnx._internal.exporter").setLevel(logging.ERROR)  # of absent torchvision, too
         program = torch.onnx.export(
-            scores,
+            states.eval(),
             (torch.ones(2, 2, dtype=torch.int32), torch.tensor([1, 2], dtype=torch.int32)),
             dynamo=True,
             opset_version=OPSET,
             input_names=["item_ids", "lengths"],
-            output_names=["item_scores"],
+            output_names=["state"],
             dynamic_shapes=({0: batch, 1: length}, {0: batch}),
             verbose=False,
         )
     assert program is not None  # noqa: S101 - None only with a file to write to
-    graph = program.model_proto
-    _append_ranking(graph.graph)
-    graph.producer_name = "nextitem"
-    onnx.checker.check_model(graph, full_check=True)
-    return bytes(graph.SerializeToString())
+    return program.model_proto
 
 
-def _append_ranking(graph: onnx.GraphProto) -> None:
-    """Rank `item_scores` (B, V + 2) inside the graph."""
-    del graph.output[:]
-    graph.input.extend(
-        [
-            helper.make_tensor_value_info("exclude", TensorProto.INT32, ["B", "X"]),
-            helper.make_tensor_value_info("candidates", TensorProto.INT32, ["B", "C"]),
-            helper.make_tensor_value_info("k", TensorProto.INT64, [1]),
-        ]
-    )
-    graph.output.extend(
-        [
-            helper.make_tensor_value_info("indexes", TensorProto.INT64, ["B", "K"]),
-            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["B", "K"]),
-        ]
-    )
-    graph.initializer.extend(
-        [
-            helper.make_tensor("never", TensorProto.FLOAT, [], [-np.inf]),
-            helper.make_tensor("rank_pad", TensorProto.INT32, [], [0]),
-            helper.make_tensor("columns", TensorProto.INT64, [1], [1]),
-        ]
-    )
-
-    def add(op: str, inputs: list[str], output: str, **attributes: Any) -> None:  # noqa: ANN401 - ONNX's own freedom
-        graph.node.append(helper.make_node(op, inputs, [output], name=f"rank_{output}", **attributes))
-
-    add("Shape", ["exclude"], "exclude_shape")
-    add("Expand", ["never", "exclude_shape"], "exclude_scores")
-    add("ScatterElements", ["item_scores", "exclude", "exclude_scores"], "after_exclusion", axis=1)
-    false = helper.make_tensor("false", TensorProto.BOOL, [1], [False])
-    true = helper.make_tensor("true", TensorProto.BOOL, [1], [True])
-    add("Shape", ["item_scores"], "table_shape")
-    add("ConstantOfShape", ["table_shape"], "nowhere", value=false)
-    add("Shape", ["candidates"], "candidates_shape")
-    add("ConstantOfShape", ["candidates_shape"], "everywhere", value=true)
-    add("ScatterElements", ["nowhere", "candidates", "everywhere"], "named", axis=1)
-    add("ReduceMax", ["candidates", "columns"], "highest_candidate", keepdims=1)
-    add("Equal", ["highest_candidate", "rank_pad"], "unrestricted")
-    add("Or", ["named", "unrestricted"], "allowed")
-    add("Where", ["allowed", "after_exclusion", "never"], "ranked")
-    graph.node.append(helper.make_node("TopK", ["ranked", "k"], ["scores", "indexes"], name="rank_top_k", axis=1))
+def _share(graph: onnx.GraphProto, name: str, table: str) -> None:
+    """Read `name` from `table`, which begins with the same rows: the file holds them once."""
+    kept = [tensor for tensor in graph.initializer if tensor.name != name]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    for node in graph.node:
+        for position, source in enumerate(node.input):
+            if source == name:
+                node.input[position] = table
 
 
 def publish_bundle(
@@ -137,13 +108,14 @@ def publish_bundle(
     metrics: Mapping[str, float],
     histories: Sequence[Sequence[int]],
     metadata: Mapping[str, Mapping[str, object]] | None = None,
+    scan: Scan | None = None,
 ) -> Path:
     """Export, check against PyTorch on `histories` (item indexes, oldest first), write the bundle and make it current.
 
     `counts` (V) is how often each item occurs, `metadata` what is known of items by id. Raises ExportError when the
     graph and PyTorch disagree; then nothing is written.
     """
-    graph = export_network(network)
+    graph = export_network(network, scan=scan)
     examples = make_golden(network, vocabulary, [vocabulary.decode(history) for history in histories])
     check_parity(graph, examples, vocabulary, max_length=network.config.max_length)
     files = {

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from model.contract.question import INPUTS, OUTPUTS
 from service.errors import EngineUnavailable, StartFailed
+from service.padding import cut_by_length, price_run
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
@@ -33,9 +34,21 @@ class Engine:
         self._session = session
         self._item_count = item_count
         self.provider: str = session.get_providers()[0]
+        self._run_tokens = price_run(item_count)
 
     def rank(self, feed: Mapping[str, NDArray[Any]]) -> Ranked:
-        """Run the graph once. Raises EngineUnavailable when it fails or answers nonsense. Releases the GIL."""
+        """Answer a batch. On a CPU short histories run apart from long ones where that spares more than it costs.
+
+        Raises EngineUnavailable when a run fails or answers nonsense. Releases the GIL while it runs.
+        """
+        groups = cut_by_length(feed["lengths"], run_tokens=self._run_tokens)
+        if len(groups) == 1 or self.provider == CUDA:
+            return self._run(feed)
+        parts = [self._run(_pick(feed, rows)) for rows in groups]
+        back = np.argsort(np.concatenate(groups))
+        return Ranked(*(np.concatenate(arrays)[back] for arrays in zip(*parts, strict=True)))
+
+    def _run(self, feed: Mapping[str, NDArray[Any]]) -> Ranked:
         with _engine_errors():
             indexes, scores = self._session.run(OUTPUTS, dict(feed))
         if indexes.shape != scores.shape or len(indexes) != len(feed["item_ids"]):
@@ -46,6 +59,12 @@ class Engine:
         if ((indexes[kept] < 1) | (indexes[kept] > self._item_count)).any():
             raise EngineUnavailable("the graph answers with what is no item")
         return Ranked(indexes, scores)
+
+
+def _pick(feed: Mapping[str, NDArray[Any]], rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+    """Some rows of a batch, without columns that are padding in all of them."""
+    picked = {name: value if name == "k" else value[rows] for name, value in feed.items()}
+    return picked | {"item_ids": picked["item_ids"][:, -int(picked["lengths"].max()) :]}
 
 
 def open_engine(network: bytes, *, item_count: int, provider: Literal["auto", "cuda", "cpu"], threads: int) -> Engine:

@@ -67,6 +67,11 @@ def make_parser() -> argparse.ArgumentParser:
     publish.add_argument("path", type=Path, metavar="RUN")
     publish.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of all bundles")
     publish.add_argument("--items", type=Path, metavar="FILE", help="CSV or TSV with an item column: metadata")
+    publish.add_argument(
+        "--scan",
+        choices=("plain", "float32", "int8"),
+        help="how the graph reads the items, answers being the same (by their number; float32 for GPUs)",
+    )
 
     recommend = commands.add_parser("recommend", help="rank unseen items for users of a log")
     recommend.add_argument("path", type=Path, metavar="RUN")

@@ -178,7 +178,7 @@ def _publish(options: argparse.Namespace) -> int:
     run = _open_run(options.path)
     from training.publish import publish_run  # noqa: PLC0415 - imports torch and ONNX
 
-    folder = publish_run(run, options.out, options.items)
+    folder = publish_run(run, options.out, options.items, options.scan)
     _say(f"published {folder} and made it current")
     return 0
 

@@ -7,13 +7,16 @@ from model.contract.manifest import BundleError
 from model.export import publish_bundle
 from model.nets.network import SequenceNetwork
 from model.parity import ExportError
+from model.serving.ranking import Scan
 from training.errors import RunError, TrainingError
 from training.items import read_items
 from training.run import Run
 
 
-def publish_run(run: Run, root: Path, items: Path | None) -> Path:
+def publish_run(run: Run, root: Path, items: Path | None, scan: Scan | None = None) -> Path:
     """Publish the kept weights of a run under `root` and make them current. `items` goes before what `fit` was given.
+
+    Without a `scan` the catalogue's size chooses how items are ranked (model/serving/ranking.py).
 
     Raises RunError while the run is not finished and for what cannot be served, and TrainingError when the exported
     graph answers otherwise than the network.
@@ -39,6 +42,7 @@ def publish_run(run: Run, root: Path, items: Path | None) -> Path:
             histories=run.read_samples(),
             metadata=metadata,
             name=name,
+            scan=scan,
         )
     except (ExportError, BundleError) as error:
         raise TrainingError(f"nothing was published: {error}") from error

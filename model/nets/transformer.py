@@ -83,9 +83,13 @@ class Layer(nn.Module):
         asking, x = (seen, x) if at is None else (pick_places(seen, at), pick_places(x, at))
         if at is not None and allowed.shape[2] > 1:
             allowed = allowed.take_along_dim(at[:, None, :, None], dim=2)
-        x = self._join(x, self._mix(asking, seen, allowed, at), self.attention_norm)
+        return self.join(x, self._mix(asking, seen, allowed, at))
+
+    def join(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Take x (..., D) and what attention made for it through both residual branches. Returns (..., D)."""
+        x = self._join(x, mixed, self.attention_norm)
         if self.config.feed_forward:
-            x = self._join(x, self._feed(self.norm(x) if pre else x), self.norm)
+            x = self._join(x, self._feed(self.norm(x) if self.config.norm == "pre" else x), self.norm)
         return x
 
     def weigh(self, x: Tensor, allowed: Tensor) -> Tensor:

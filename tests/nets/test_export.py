@@ -12,22 +12,36 @@ from onnx import numpy_helper
 
 from model.contract.bundle import read_bundle
 from model.contract.question import INPUTS, encode_question, stack_questions
-from model.export import OPSET, export_network, publish_bundle
+from model.export import INTEGERS_FROM, OPSET, choose_scan, export_network, publish_bundle
 from model.parity import ExportError, check_parity, make_golden
 
 MAX_LENGTH = 12
 
 
-@pytest.fixture(scope="module", params=["bert4rec", "sasrec", "gru4rec", "caser-history", "fmc"])
-def network(request, make_small):
-    """Each network, as its paper has it."""
-    return make_small(request.param)
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("bert4rec", "int8"),
+        ("sasrec", "float32"),
+        *((name, None) for name in ("gru4rec", "caser-history", "fmc")),
+    ],
+    ids=str,
+)
+def kind(request):
+    """A network and how its items are ranked."""
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def graph(network):
+def network(kind, make_small):
+    """Each network, as its paper has it."""
+    return make_small(kind[0])
+
+
+@pytest.fixture(scope="module")
+def graph(kind, network):
     """The exported network."""
-    return export_network(network)
+    return export_network(network, scan=kind[1])
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +101,28 @@ def test_every_switch_exports(make_small, vocabulary, histories, switches, name)
     check_parity(
         export_network(network), make_golden(network, vocabulary, histories[:5]), vocabulary, max_length=MAX_LENGTH
     )
+
+
+def test_the_plain_export_answers_alike(make_small, vocabulary, histories):
+    """What benchmarks compare with is held to the same answers."""
+    network = make_small("bert4rec")
+    graph = export_network(network, scan="plain", rewritten=False)
+    check_parity(graph, make_golden(network, vocabulary, histories[:5]), vocabulary, max_length=MAX_LENGTH)
+    assert len(onnx.load_from_string(graph).graph.node) > len(onnx.load_from_string(export_network(network)).graph.node)
+
+
+def test_large_catalogues_are_scanned_in_whole_numbers():
+    """The size chooses."""
+    assert choose_scan(INTEGERS_FROM - 1) == "plain"
+    assert choose_scan(INTEGERS_FROM) == "int8"
+
+
+def test_items_are_stored_once(graph, network):
+    """The table that tokens are read from is the one that scores are made with."""
+    table = network.items.weight.detach().numpy()
+    tensors = [numpy_helper.to_array(tensor) for tensor in onnx.load_from_string(graph).graph.initializer]
+    same = [np.array_equal(tensor[: len(table)], table) for tensor in tensors if tensor.shape[1:] == table.shape[1:]]
+    assert sum(same) == 1
 
 
 def test_batched_is_single(session, vocabulary, histories):

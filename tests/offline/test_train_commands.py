@@ -96,8 +96,9 @@ def test_a_log_becomes_a_run_lists_and_a_bundle(tmp_path, cycle_csv, recipe, cap
     seen = set(pl.read_csv(cycle_csv).select("user", "item").rows())
     assert not seen & set(frame.select("user", "item").rows())
 
-    assert main(["publish", str(run), "--out", str(tmp_path / "bundles")]) == 0
+    assert main(["publish", str(run), "--out", str(tmp_path / "bundles"), "--scan", "int8"]) == 0
     bundle = read_bundle(tmp_path / "bundles")
+    assert b"MatMulInteger" in bundle.network
     assert bundle.manifest.data_fingerprint == config["data"]["fingerprint"]
     assert bundle.manifest.metrics["HR@10"] == results["models"]["bert4rec"]["HR@10"]["value"]
     assert bundle.manifest.last_event_at == config["data"]["last_event_at"]

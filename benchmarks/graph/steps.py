@@ -1,0 +1,138 @@
+"""The graphs that are compared: from the plain export that returns every score to the one that is published."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor
+
+from model.contract.question import OUTPUTS, Question, stack_questions
+from model.export import export_network, export_states
+from model.nets.catalogue import make_network
+from model.nets.network import SequenceNetwork
+from model.serving.network import LastState, rewrite
+from service.engine import open_engine
+
+K = 10
+Feed = dict[str, NDArray[Any]]
+Run = Callable[[Feed], list[NDArray[Any]]]
+
+
+class Case(NamedTuple):
+    """A window of N items, a catalogue and a width."""
+
+    max_length: int
+    items: int
+    width: int
+
+    def __str__(self) -> str:
+        return f"N={self.max_length}, {self.items:,} items, D={self.width}"
+
+
+CASES = (Case(50, 3_416, 64), Case(200, 3_416, 64), Case(200, 26_744, 128), Case(50, 1_000_000, 64))
+
+
+def draw_network(case: Case, name: str) -> SequenceNetwork:
+    """Random weights of the size of trained ones: scores spread by a few units, popular items a little longer."""
+    torch.manual_seed(1)
+    network = make_network(name, item_count=case.items, max_length=case.max_length, width=case.width)
+    assert isinstance(network, SequenceNetwork)  # noqa: S101 - `--network` names no other
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.1)
+        network.items.weight *= torch.exp(0.2 * torch.randn(len(network.items.weight), 1))
+    return network.eval()
+
+
+def draw_feed(case: Case, rows: int, *, lengths: NDArray[np.int64] | None = None, seed: int = 0) -> Feed:
+    """The inputs of as many users whose histories are excluded; full windows unless lengths are given."""
+    draw = np.random.default_rng(seed)
+    full = np.full(rows, case.max_length - 1)
+    histories = [
+        draw.integers(1, case.items + 1, size=n).astype(np.int32) for n in (full if lengths is None else lengths)
+    ]
+    questions = [Question(history=history, exclude=history, candidates=None, k=K) for history in histories]
+    return stack_questions(questions, max_length=case.max_length, mask_index=case.items + 1)
+
+
+def draw_lengths(case: Case, rows: int, *, seed: int = 0) -> NDArray[np.int64]:
+    """Histories as in MovieLens-1M: half of them under 96 items, some far beyond the window."""
+    draw = np.random.default_rng(seed)
+    return np.minimum(case.max_length - 1, np.exp(draw.normal(np.log(96), 1.0, size=rows)).astype(np.int64))
+
+
+def open_encoders(network: SequenceNetwork, threads: int) -> dict[str, Run]:
+    """The state at [mask] alone, without items to rank."""
+    length = network.config.max_length
+    steps: dict[str, LastState] = {"plain encoder": LastState(network)}
+    if not network.causal:  # PyTorch's exporter fixes the batch of a causal mask that is cut to some places
+        steps["last layer at [mask] alone"] = _AtMask(network)
+    steps["keys, values absorbed; tokens as rows"] = rewrite(network)
+    return {name: _open(export_states(step, max_length=length), threads, ["state"]) for name, step in steps.items()}
+
+
+def open_graphs(network: SequenceNetwork, threads: int) -> dict[str, Run]:
+    """Whole answers. In the first one numpy excludes and sorts, as it must where all scores come out."""
+    return {
+        "plain export, all scores out": _sort_outside(_open(_export_scores(network), threads, ["scores"])),
+        "top-k inside": _open(export_network(network, scan="plain", rewritten=False), threads, OUTPUTS),
+        "rewritten encoder": _open(export_network(network, scan="plain"), threads, OUTPUTS),
+        "best score of each block": _open(export_network(network, scan="float32"), threads, OUTPUTS),
+        "whole numbers, scored again": _open(export_network(network, scan="int8"), threads, OUTPUTS),
+    }
+
+
+def open_batches(network: SequenceNetwork, threads: int) -> dict[str, Run]:
+    """The published graph on batches of mixed lengths, padded by the longest or as the service cuts them."""
+    graph = export_network(network)
+    engine = open_engine(graph, item_count=network.config.item_count, provider="cpu", threads=threads)
+    return {"one run, padded": _open(graph, threads, OUTPUTS), "cut by length": lambda feed: list(engine.rank(feed))}
+
+
+class _AtMask(LastState):
+    """The last layer at the last column, by PyTorch's own layers."""
+
+    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
+        last = torch.full((item_ids.shape[0], 1), item_ids.shape[1] - 1)
+        return self.network.read_head(self.network.encode(item_ids, lengths, last)[:, 0])
+
+
+def _export_scores(network: SequenceNetwork) -> onnx.ModelProto:
+    model = export_states(LastState(network), max_length=network.config.max_length)
+    bias = np.pad(network.item_bias.detach().numpy(), 1, constant_values=-np.inf)
+    model.graph.initializer.append(numpy_helper.from_array(bias, "bias"))
+    model.graph.node.append(helper.make_node("Gemm", ["state", "network.items.weight", "bias"], ["scores"], transB=1))
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["B", "V"]))
+    return model
+
+
+def _open(model: onnx.ModelProto | bytes, threads: int, outputs: list[str] | tuple[str, ...]) -> Run:
+    """A session with the service's settings (service/engine.py)."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    content = model if isinstance(model, bytes) else model.SerializeToString()
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    names = {value.name for value in session.get_inputs()}
+    return lambda feed: session.run(outputs, {name: value for name, value in feed.items() if name in names})
+
+
+def _sort_outside(run: Run) -> Run:
+    def answer(feed: Feed) -> list[NDArray[Any]]:
+        (scores,) = run(feed)
+        np.put_along_axis(scores, feed["exclude"].astype(np.int64), -np.inf, axis=1)
+        best = np.argpartition(-scores, K, axis=1)[:, :K]
+        found = np.take_along_axis(scores, best, axis=1)
+        order = np.argsort(-found, axis=1, kind="stable")
+        return [np.take_along_axis(best, order, axis=1), np.take_along_axis(found, order, axis=1)]
+
+    return answer

@@ -1,0 +1,168 @@
+"""Items in whole numbers of 8 bits, and how far a score that they give can lie from the true one.
+
+A table row w with its bias becomes w', a state h becomes h', so that the score is w' h'. Stored are whole numbers times
+a step: W = step of the block x int8, and at run time H = step of the row x uint8 with zero point 128. Then
+
+    w' h' - W H = (w' - W) h' + W (h' - H),    |w' h' - W H| <= |w' - W| |h'| + |W| |h' - H|    (Cauchy-Schwarz)
+
+with |w' - W| and |W| at most what they are in the item's block, known at export, and |h'| and |h' - H| measured at run
+time. W H is exact in whole numbers. The bound is widened by what float32 rounds.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto
+
+from model.serving.nodes import Nodes
+
+NEVER = np.iinfo(np.int32).min
+"""What is excluded, among whole numbers."""
+
+BLOCK = 64
+"""Items whose best score stands for all of them, and that share a step."""
+
+_LEVELS = 127
+_ZERO = 128
+_BIAS_COLUMNS = 4
+"""The bias is spread over as many columns, whose entries shall not exceed the others'; kernels take columns by four."""
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """V' items in G blocks, J columns: `items` (J, V') int8, by block `steps`, `errors` |w' - W| and `sizes` |W| (G).
+
+    `lift` is what the state has in each of the bias's columns.
+    """
+
+    items: NDArray[np.int8]
+    steps: NDArray[np.float32]
+    errors: NDArray[np.float32]
+    sizes: NDArray[np.float32]
+    lift: float
+
+    @classmethod
+    def from_items(cls, table: NDArray[np.float32], bias: NDArray[np.float32]) -> "Quantized":
+        """Take a table (V', D) and a bias (V'), -inf at what is no item; V' is a multiple of 64."""
+        real = np.isfinite(bias)
+        bias = np.where(real, bias, 0).astype(np.float32)
+        largest = float(np.abs(table).max(initial=0.0)) or 1.0
+        lift = float(np.abs(bias).max()) / (_BIAS_COLUMNS * largest) or 1.0
+        part = (bias / (_BIAS_COLUMNS * lift))[:, None]
+        rows = np.concatenate([np.where(real[:, None], table, 0), *[part] * _BIAS_COLUMNS], axis=1)
+        by_block = rows.reshape(-1, BLOCK, rows.shape[1])
+        steps = np.abs(by_block).max(axis=(1, 2)) / np.float32(_LEVELS)
+        steps = np.where(steps > 0, steps, np.float32(1.0))
+        numbers = np.clip(np.rint(by_block / steps[:, None, None]), -_LEVELS, _LEVELS).astype(np.int8)
+        errors, sizes = np.empty_like(steps), np.empty_like(steps)
+        for number, step in enumerate(
+            steps
+        ):  # block by block: in float64 a large table would take eight times its size
+            near = numbers[number].astype(np.float64) * step
+            errors[number] = np.linalg.norm(by_block[number] - near, axis=1).max()
+            sizes[number] = np.linalg.norm(near, axis=1).max()
+        rounding = 4 * rows.shape[1] * np.finfo(np.float32).eps
+        return cls(
+            items=np.ascontiguousarray(numbers.reshape(rows.shape).T),
+            steps=steps,
+            errors=(1.001 * errors + rounding * sizes).astype(np.float32),
+            sizes=(1.001 * sizes).astype(np.float32),
+            lift=lift,
+        )
+
+
+class Integers(NamedTuple):
+    """Names of `scores` (B, V') in whole numbers, and of what is known of the states (B, 1).
+
+    That is their `step`, their `size` |h'| and their `error` |h' - H|.
+    """
+
+    scores: str
+    step: str
+    size: str
+    error: str
+
+
+def scan_integers(nodes: Nodes, state: str, items: Quantized) -> Integers:
+    """Score all items by states (B, D) in whole numbers."""
+    rows = nodes.add("Concat", nodes.add("Shape", state, end=1), nodes.one(1), axis=0)
+    lift = nodes.constant("lift", np.full((1, _BIAS_COLUMNS), items.lift), np.float32)
+    lifted = nodes.add("Concat", state, nodes.add("Expand", lift, rows), axis=1)  # h'
+    largest = nodes.add("ReduceMax", nodes.add("Abs", lifted), nodes.one(1), keepdims=1)
+    step = nodes.add("Div", largest, nodes.constant("levels", _LEVELS, np.float32))
+    numbers = nodes.add("Round", nodes.add("Div", lifted, step))
+    near = nodes.add("Mul", numbers, step)
+    shifted = nodes.add("Add", numbers, nodes.constant("shift", _ZERO, np.float32))
+    whole = nodes.add("Cast", shifted, to=TensorProto.UINT8)
+    zero = nodes.constant("zero", _ZERO, np.uint8)
+    return Integers(
+        scores=nodes.add("MatMulInteger", whole, nodes.constant("whole_items", items.items), zero),
+        step=step,
+        size=nodes.add("ReduceL2", lifted, nodes.one(1), keepdims=1),
+        error=nodes.add("ReduceL2", nodes.add("Sub", lifted, near), nodes.one(1), keepdims=1),
+    )
+
+
+class Bounds(NamedTuple):
+    """Names of (B, G) each: what a whole number of a block counts, and how far the score that it gives can be off."""
+
+    step: str
+    error: str
+
+
+def bound_scores(nodes: Nodes, whole: Integers, items: Quantized) -> Bounds:
+    """The bound of the module's head."""
+    by_items = nodes.add("Mul", whole.size, nodes.constant("errors", items.errors))
+    by_state = nodes.add("Mul", whole.error, nodes.constant("sizes", items.sizes))
+    return Bounds(
+        step=nodes.add("Mul", whole.step, nodes.constant("steps", items.steps)),
+        error=nodes.add("Add", by_items, by_state),
+    )
+
+
+def choose_blocks(nodes: Nodes, best: str, bounds: Bounds) -> str:
+    """The blocks (B, M), ascending, that can hold one of the k best items, given their best whole numbers (B, G)."""
+    enough = nodes.add("Div", nodes.add("Add", "k", nodes.one(BLOCK - 1)), nodes.one(BLOCK))
+    possible, near = _read(nodes, best, bounds.step)
+    return _choose(nodes, possible, near, bounds.error, enough)
+
+
+def choose_items(nodes: Nodes, chosen: str, blocks: str, bounds: Bounds) -> tuple[str, str]:
+    """Which items (B, Q), ascending, of those in `blocks` (B, M) can be one of the k best; and which of the Q can.
+
+    `chosen` (B, 64 M) are their whole numbers.
+    """
+    step, error = (
+        nodes.add("Unsqueeze", nodes.add("GatherElements", bound, blocks, axis=1), nodes.one(2)) for bound in bounds
+    )
+    by_block = nodes.add("Reshape", chosen, nodes.constant("by_block", [0, -1, BLOCK], np.int64))
+    spread = nodes.add("Expand", error, nodes.add("Shape", by_block))
+    flat = nodes.constant("flat", [0, -1], np.int64)
+    possible, near, error = (nodes.add("Reshape", value, flat) for value in (*_read(nodes, by_block, step), spread))
+    left = _choose(nodes, possible, near, error, "k")
+    return left, nodes.add("GatherElements", possible, left, axis=1)
+
+
+def _read(nodes: Nodes, numbers: str, step: str) -> tuple[str, str]:
+    """Which whole numbers are scores, and the scores."""
+    possible = nodes.add("Greater", numbers, nodes.constant("void", NEVER, np.int32))
+    return possible, nodes.add("Mul", nodes.add("Cast", numbers, to=TensorProto.FLOAT), step)
+
+
+def _choose(nodes: Nodes, possible: str, near: str, error: str, least: str) -> str:
+    """The columns, ascending, whose upper bound reaches the k-th highest lower bound: `least` or more in each row.
+
+    So many are taken as the row with the most of them needs. Fewer columns than k leave all of them.
+    """
+    never = nodes.constant("never", -np.inf, np.float32)
+    lower = nodes.add("Where", possible, nodes.add("Sub", near, error), never)
+    upper = nodes.add("Where", possible, nodes.add("Add", near, error), never)
+    columns = nodes.add("Shape", near, start=1)
+    floor = nodes.add("Gather", nodes.top(lower, nodes.add("Min", "k", columns))[0], nodes.one(-1), axis=1)
+    floor = nodes.add("Where", nodes.add("Greater", "k", columns), never, floor)
+    wanted = nodes.add("And", possible, nodes.add("GreaterOrEqual", upper, floor))
+    counts = nodes.add("ReduceSum", nodes.add("Cast", wanted, to=TensorProto.INT64), nodes.one(1), keepdims=0)
+    most = nodes.add("ReduceMax", counts, nodes.one(0), keepdims=1)
+    return nodes.sort(nodes.top(upper, nodes.add("Max", most, least))[1])

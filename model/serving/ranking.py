@@ -1,0 +1,173 @@
+"""States -> the k best items: exclusion, candidates and top-k inside the graph, so that k numbers leave it, not V.
+
+Three scans give the same items and scores:
+  plain    every item is scored and masked, and one TopK reads them all
+  float32  every item is scored; the best score of each block of 64 items says which k blocks can hold the k best items
+  int8     items are scored in whole numbers, which reads a quarter of the bytes; blocks, then items, that their error
+           bound leaves possible are scored again in float32 (model/serving/quantized.py)
+
+Why k blocks suffice: let item x stand outside the k blocks that come first by (best score, index). Each of them holds
+an item that is better than x, or as good and of a lower index. So x is none of the k best by score and index.
+
+Shapes: B batch, D width, V items, K results, X excluded, C candidates, G blocks, M blocks looked into, P = 64 M
+items, Q of them scored again.
+"""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from model.serving.nodes import Nodes
+from model.serving.quantized import BLOCK, NEVER, Quantized, bound_scores, choose_blocks, choose_items, scan_integers
+
+Scan = Literal["plain", "float32", "int8"]
+
+
+class Items(NamedTuple):
+    """What states are multiplied with: `table` (V + 2, D) with rows for PAD and MASK, and `bias` (V)."""
+
+    table: NDArray[np.float32]
+    bias: NDArray[np.float32]
+
+    def pad(self, rows: int) -> "Items":
+        """The table with as many rows, and a bias for each of them, -inf at what is no item."""
+        bias = np.full(rows, -np.inf, dtype=np.float32)
+        bias[1 : len(self.bias) + 1] = self.bias
+        return Items(np.pad(self.table, ((0, rows - len(self.table)), (0, 0))), bias)
+
+
+def append_ranking(graph: onnx.GraphProto, items: Items, scan: Scan) -> None:
+    """Rank the items by the graph's only output, states (B, D): the signature becomes that of model/export.py."""
+    state = graph.output[0].name
+    _declare(graph)
+    nodes = Nodes(graph)
+    if scan == "plain":
+        _rank_all(nodes, state, items.pad(len(items.table)))
+    else:
+        rank = _rank_blocks if scan == "float32" else _rank_integers
+        rank(nodes, state, items.pad(-(-len(items.table) // BLOCK) * BLOCK))
+
+
+def _declare(graph: onnx.GraphProto) -> None:
+    del graph.output[:]
+    graph.input.extend(
+        [
+            helper.make_tensor_value_info("exclude", TensorProto.INT32, ["B", "X"]),
+            helper.make_tensor_value_info("candidates", TensorProto.INT32, ["B", "C"]),
+            helper.make_tensor_value_info("k", TensorProto.INT64, [1]),
+        ]
+    )
+    graph.output.extend(
+        [
+            helper.make_tensor_value_info("indexes", TensorProto.INT64, ["B", "K"]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["B", "K"]),
+        ]
+    )
+
+
+def _rank_all(nodes: Nodes, state: str, items: Items) -> None:
+    scores = _score(nodes, state, items)
+    never = nodes.constant("never", -np.inf, np.float32)
+    kept = _exclude(nodes, scores, "exclude", never)
+    allowed = nodes.add("Or", _name(nodes, scores), _unrestricted(nodes))
+    ranked = nodes.add("Where", allowed, kept, never)
+    nodes.add("TopK", ranked, "k", outputs=("scores", "indexes"), axis=1)
+
+
+def _rank_blocks(nodes: Nodes, state: str, items: Items) -> None:
+    never = nodes.constant("never", -np.inf, np.float32)
+    scores = _exclude(nodes, _score(nodes, state, items), "exclude", never)
+    best = _find_best(nodes, scores, never)
+    _, blocks = nodes.top(best, nodes.add("Min", "k", nodes.one(len(items.bias) // BLOCK)))
+    places = _list_places(nodes, nodes.sort(blocks))
+    chosen = nodes.add(
+        "Where", _allow(nodes, scores, places), nodes.add("GatherElements", scores, places, axis=1), never
+    )
+    _answer(nodes, chosen, places)
+
+
+def _rank_integers(nodes: Nodes, state: str, items: Items) -> None:
+    never, void = nodes.constant("never", -np.inf, np.float32), nodes.constant("void", NEVER, np.int32)
+    quantized = Quantized.from_items(items.table, items.bias)
+    whole = scan_integers(nodes, state, quantized)
+    scores = _exclude(nodes, whole.scores, _exclude_what_is_no_item(nodes, items), void)
+    bounds = bound_scores(nodes, whole, quantized)
+    blocks = choose_blocks(nodes, _find_best(nodes, scores, void), bounds)
+    places = _list_places(nodes, blocks)
+    chosen = nodes.add(
+        "Where", _allow(nodes, scores, places), nodes.add("GatherElements", scores, places, axis=1), void
+    )
+    left, possible = choose_items(nodes, chosen, blocks, bounds)
+    places = nodes.add("GatherElements", places, left, axis=1)
+    _answer(nodes, nodes.add("Where", possible, _score_again(nodes, state, items, places), never), places)
+
+
+def _find_best(nodes: Nodes, scores: str, void: str) -> str:
+    """The best score of each block (B, G), of candidates alone in the rows that name some."""
+    by_block = nodes.add("Reshape", scores, nodes.constant("by_block", [0, -1, BLOCK], np.int64))
+    best = nodes.add("ReduceMax", by_block, nodes.one(2), keepdims=0)
+    best = nodes.add("Where", _unrestricted(nodes), best, void)
+    named = nodes.add("GatherElements", scores, "candidates", axis=1)
+    home = nodes.add("Div", "candidates", nodes.constant("block", BLOCK, np.int32))
+    return nodes.add("ScatterElements", best, home, named, axis=1, reduction="max")  # void at PAD: none is named
+
+
+def _allow(nodes: Nodes, scores: str, places: str) -> str:
+    """Which of `places` (B, P) the candidates allow."""
+    named = nodes.add("GatherElements", _name(nodes, scores), places, axis=1)
+    return nodes.add("Or", named, _unrestricted(nodes))
+
+
+def _answer(nodes: Nodes, scores: str, places: str) -> None:
+    """The k best of `scores` (B, Q), which stand at `places` (B, Q) in the table."""
+    nodes.add("TopK", scores, "k", outputs=("scores", "rank_best"), axis=1)
+    nodes.add("GatherElements", places, "rank_best", outputs=("indexes",), axis=1)
+
+
+def _score(nodes: Nodes, state: str, items: Items) -> str:
+    table, bias = nodes.constant("table", items.table), nodes.constant("bias", items.bias)
+    return nodes.add("Gemm", state, table, bias, transB=1)
+
+
+def _score_again(nodes: Nodes, state: str, items: Items, places: str) -> str:
+    """Scores (B, P) of the items at `places` (B, P), in float32."""
+    rows = nodes.add("Gather", nodes.constant("table", items.table), places, axis=0)  # (B, P, D)
+    products = nodes.add("MatMul", rows, nodes.add("Unsqueeze", state, nodes.one(2)))
+    bias = nodes.add("Gather", nodes.constant("bias", items.bias), places, axis=0)
+    return nodes.add("Add", nodes.add("Squeeze", products, nodes.one(2)), bias)
+
+
+def _exclude(nodes: Nodes, scores: str, indexes: str, never: str) -> str:
+    values = nodes.add("Expand", never, nodes.add("Shape", indexes))
+    return nodes.add("ScatterElements", scores, indexes, values, axis=1)
+
+
+def _exclude_what_is_no_item(nodes: Nodes, items: Items) -> str:
+    """`exclude` with PAD, MASK and the rows that fill the last block: (B, X + some)."""
+    outside = nodes.constant("outside", np.flatnonzero(np.isneginf(items.bias))[None], np.int32)
+    rows = nodes.add("Concat", nodes.add("Shape", "exclude", end=1), nodes.one(1), axis=0)
+    return nodes.add("Concat", "exclude", nodes.add("Expand", outside, rows), axis=1)
+
+
+def _unrestricted(nodes: Nodes) -> str:
+    """Which rows name no candidate (B, 1)."""
+    highest = nodes.add("ReduceMax", "candidates", nodes.one(1), keepdims=1)
+    return nodes.add("Equal", highest, nodes.constant("pad", 0, np.int32))  # twice in a graph: ONNX Runtime merges them
+
+
+def _name(nodes: Nodes, scores: str) -> str:
+    """Where the candidates stand: as scores (B, -1), true at the named ones."""
+    nowhere = nodes.fill(False, nodes.add("Shape", scores))
+    everywhere = nodes.fill(True, nodes.add("Shape", "candidates"))
+    return nodes.add("ScatterElements", nowhere, "candidates", everywhere, axis=1)
+
+
+def _list_places(nodes: Nodes, blocks: str) -> str:
+    """The items (B, P) of ascending blocks (B, M), by index, so that equal scores come by index."""
+    first = nodes.add("Mul", blocks, nodes.one(BLOCK))
+    within = nodes.constant("within", np.arange(BLOCK), np.int64)
+    places = nodes.add("Add", nodes.add("Unsqueeze", first, nodes.one(2)), within)
+    return nodes.add("Reshape", places, nodes.constant("flat", [0, -1], np.int64))

@@ -1,0 +1,62 @@
+"""The comparison of graphs: what its ratios are, and that no step is timed that answers otherwise than PyTorch."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from benchmarks.graph.__main__ import format_entry, race, summarize
+from benchmarks.graph.proof import StepsDiffer, prove
+from benchmarks.graph.steps import Case, K, draw_feed, draw_lengths, draw_network, open_graphs
+from model.contract.vocabulary import PAD
+
+CASE = Case(12, 300, 16)
+
+
+def test_ratios_are_those_of_a_round():
+    """Each step against the first one of the same round, so that a machine that slows down changes nothing."""
+    summary = summarize({"plain": [10.0, 20.0, 40.0], "quick": [5.0, 4.0, 20.0]})
+    assert summary["plain"]["ratio"] == 1
+    assert summary["quick"] == {"ms": 5.0, "ms_least": 4.0, "ratio": 2.0, "ratio_least": 2.0, "ratio_most": 5.0}
+    entry = {"part": "encoder", "rows": 1, "threads": 2, "steps": summary}
+    assert "5.000 ms (best 4.000)    2.00 times (2.00 to 5.00)" in format_entry(CASE, entry)
+
+
+def test_steps_take_turns():
+    """In every round each step runs a few times before the next one, and its quickest run counts."""
+    clock, order = itertools.count(), []
+    times = race(
+        {"a": lambda _: order.append("a"), "b": lambda _: order.append("b")},
+        {},
+        lambda: next(clock),
+        rounds=2,
+        seconds=0,
+    )
+    assert [name for name, _ in itertools.groupby(order)] == ["a", "b", "a", "b"]
+    assert times == {"a": [1e3, 1e3], "b": [1e3, 1e3]}
+
+
+def test_histories_are_excluded_and_fill_the_window():
+    """Full windows unless lengths are given; lengths never exceed the window."""
+    feed = draw_feed(CASE, 3)
+    assert (feed["item_ids"] != PAD).all()
+    assert (feed["exclude"] == feed["item_ids"][:, :-1]).all()
+    lengths = draw_lengths(Case(50, 300, 16), 200)
+    assert 0 < lengths.min() < lengths.max() == 49
+
+
+def test_all_steps_are_proven():
+    """Every graph of the comparison answers as PyTorch, and one that does not is named."""
+    network = draw_network(CASE, "bert4rec")
+    steps = open_graphs(network, 1)
+    assert 0 < prove(network, CASE, steps, histories=40) < 1e-4
+    first = steps["top-k inside"]
+
+    def swap(feed):
+        indexes, scores = first(feed)
+        return [indexes[:, ::-1], scores]
+
+    with pytest.raises(StepsDiffer, match="'swapped' and PyTorch differ by"):
+        prove(network, CASE, {"swapped": swap}, histories=20)
+    assert first(draw_feed(CASE, 2))[0].shape == (2, K)
+    assert np.isfinite(first(draw_feed(CASE, 2))[1]).all()
