@@ -51,7 +51,8 @@ class _Scores(nn.Module):
 
     def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
         hidden = self.network.encode(item_ids, lengths)[:, -1]
-        return F.linear(self.network.read_head(hidden), self.network.items.weight, self.bias)
+        scores = F.linear(self.network.read_head(hidden), self.network.items.weight, self.bias)
+        return scores if self.network.rules is None else scores + self.network.rules(item_ids)
 
 
 def export_network(network: SequenceNetwork) -> bytes:
@@ -98,7 +99,7 @@ def _append_ranking(graph: onnx.GraphProto) -> None:
     graph.initializer.extend(
         [
             helper.make_tensor("never", TensorProto.FLOAT, [], [-np.inf]),
-            helper.make_tensor("pad", TensorProto.INT32, [], [0]),
+            helper.make_tensor("rank_pad", TensorProto.INT32, [], [0]),
             helper.make_tensor("columns", TensorProto.INT64, [1], [1]),
         ]
     )
@@ -117,7 +118,7 @@ def _append_ranking(graph: onnx.GraphProto) -> None:
     add("ConstantOfShape", ["candidates_shape"], "everywhere", value=true)
     add("ScatterElements", ["nowhere", "candidates", "everywhere"], "named", axis=1)
     add("ReduceMax", ["candidates", "columns"], "highest_candidate", keepdims=1)
-    add("Equal", ["highest_candidate", "pad"], "unrestricted")
+    add("Equal", ["highest_candidate", "rank_pad"], "unrestricted")
     add("Or", ["named", "unrestricted"], "allowed")
     add("Where", ["allowed", "after_exclusion", "never"], "ranked")
     graph.node.append(helper.make_node("TopK", ["ranked", "k"], ["scores", "indexes"], name="rank_top_k", axis=1))

@@ -1,7 +1,7 @@
 """`fit`: from a log to a finished run, wired once; and the evaluation of runs and baselines."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +16,7 @@ from model.nets.transformer import SequenceNetwork
 from training.attention import AttentionMap, measure_attention
 from training.baselines import Markov, Popularity, Rules
 from training.batches import Samples
-from training.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
+from training.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from training.curves import draw_curves
 from training.display import Display
 from training.environment import choose_device
@@ -27,7 +27,7 @@ from training.heat_map import draw_attention
 from training.histories import Histories
 from training.items import read_items
 from training.log import Log
-from training.loop import SILENT, Epoch, Progress, Watcher, train
+from training.loop import SILENT, WATCHED, Epoch, Progress, Watcher, train
 from training.metrics import average
 from training.optimizer import make_optimizer
 from training.processes import Processes, join_processes
@@ -35,8 +35,10 @@ from training.protocol import PROTOCOLS, SEED, Exam, Protocol, find_fault, requi
 from training.reader import read_log
 from training.recipe import DataRecipe, Recipe
 from training.results import compare_models, describe_marks
+from training.rules import learn_rules, require_room
 from training.run import Run
 from training.split import Questions, Split, cut_log
+from training.strength import choose_strength, try_strengths
 
 BASELINES: dict[str, Callable[..., Scorer]] = {"pop": Popularity, "markov": Markov, "rules": Rules}
 
@@ -56,6 +58,7 @@ def fit(
             _check_folder(run, resume=resume)
         metadata = read_items(items) if items else None
         log, split = _read_split(data, recipe.data)
+        require_room(len(log.vocabulary), recipe.model.rules)
 
         def begin() -> dict[str, Any] | None:
             if run.exists:
@@ -68,7 +71,7 @@ def fit(
         if results is None:
             progress = _train(run, split, device, stop, processes)
             if progress.finished:
-                results = processes.tell(lambda: _conclude(run, log, split, device, progress))
+                results = processes.tell(lambda: _conclude(run, log, split, progress))
     return results
 
 
@@ -106,7 +109,7 @@ def map_attention(run: Run, data: Path, recipe: DataRecipe) -> AttentionMap:
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     if log.dropped:
         _note(f"{log.dropped} events of items that {run.path} does not know were left out")
-    return measure_attention(run.load_network(), _cut(log, recipe).test.histories)
+    return measure_attention(run.load_network(alone=True), _cut(log, recipe).test.histories)
 
 
 def _note(text: str | None) -> None:
@@ -209,12 +212,13 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
     return questions.select(np.sort(np.random.default_rng(seed).permutation(len(questions))[:most]))
 
 
-def _conclude(run: Run, log: Log, split: Split, device: torch.device, progress: Progress) -> dict[str, Any]:
+def _conclude(run: Run, log: Log, split: Split, progress: Progress) -> dict[str, Any]:
     """Measure the kept weights beside the baselines on the test questions, and write it down."""
-    network = run.make_network().to(device)
-    load_weights(run.kept, network)
-    scorers: Mapping[str, Scorer] = {
-        run.recipe.model.network: NetworkScorer(network),
+    model, alone = run.recipe.model, run.load_network(alone=True)
+    rules = None if model.rules is None else _add_rules(run, alone, split, model.rules)
+    scorers: dict[str, Scorer] = {
+        model.name: NetworkScorer(run.load_network()),
+        model.network: NetworkScorer(alone),
         **{name: make(split.train, len(run.vocabulary)) for name, make in BASELINES.items()},
     }
     exam = set_exam(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
@@ -225,17 +229,28 @@ def _conclude(run: Run, log: Log, split: Split, device: torch.device, progress: 
         "users": len(exam.questions),
         "models": {name: describe_marks(mark, exam.seed) for name, mark in marks.items()},
         "comparison": compare_models(marks, exam.seed),
+        **({} if rules is None else {"rules": rules}),
         "epochs": progress.epoch,
         "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,
         "training_seconds": round(progress.seconds, 1),
         "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
-    run.write_ranks(marks[run.recipe.model.network].ranks)
+    run.write_ranks(marks[model.name].ranks)
     write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch, run.recipe))
-    _draw_attention(run, network, exam.questions.histories)
+    _draw_attention(run, alone, exam.questions.histories)
     write_json(run.path / "results.json", results)
     return results
+
+
+def _add_rules(run: Run, network: SequenceNetwork, split: Split, most: int) -> dict[str, Any]:
+    """Count rules in the training histories, choose their strength on the validation questions, and keep them."""
+    rules = learn_rules(split.train, len(run.vocabulary), most).to(network.item_bias.device)
+    recipe = run.recipe.train
+    tried = try_strengths(network, rules, _choose_users(split.validation, recipe.validation_users, recipe.seed))
+    rules.strength.fill_(choose_strength(tried))
+    save_weights(run.rules, rules)
+    return {"strength": choose_strength(tried), WATCHED: {f"{strength:g}": value for strength, value in tried.items()}}
 
 
 def _draw_attention(run: Run, network: SequenceNetwork, histories: Histories) -> None:

@@ -18,7 +18,7 @@ def publish_run(run: Run, root: Path, items: Path | None) -> Path:
     the network.
     """
     results = run.read_results()
-    name = run.recipe.model.network
+    name = run.recipe.model.name
     metadata = read_items(items) if items else run.read_metadata()
     try:
         return publish_bundle(

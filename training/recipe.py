@@ -83,6 +83,12 @@ class ModelRecipe:
     feed_forward: bool = True
     inner_factor: int | None = None
     activation: str | None = None
+    rules: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables and bundles call it."""
+        return self.network if self.rules is None else f"{self.network}-rules"
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
@@ -93,7 +99,8 @@ class ModelRecipe:
         _require(self.width % self.heads == 0, "model.width", f"a multiple of model.heads ({self.heads})")
         for key in ("dropout", "attention_dropout"):
             _require(0 <= (getattr(self, key) or 0) < 1, f"model.{key}", "at least 0 and below 1")
-        _require(self.inner_factor is None or self.inner_factor >= 1, "model.inner_factor", "at least 1, or absent")
+        for key in ("inner_factor", "rules"):
+            _require(getattr(self, key) is None or getattr(self, key) >= 1, f"model.{key}", "at least 1, or absent")
         _require(self.positions in POSITIONS, "model.positions", f"one of {', '.join(POSITIONS)}")
         for key, known in (("norm", NORMS), ("activation", ACTIVATIONS)):
             _require(getattr(self, key) in (None, *known), f"model.{key}", f"one of {', '.join(known)}, or absent")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from model.contract.vocabulary import PAD
 from model.nets.attention import attend, weigh
 from model.nets.dropout import drop
+from model.nets.rules import Rules
 
 POSITIONS = ("learned", "relative", "none")
 NORMS = ("post", "pre", "none")
@@ -149,9 +150,12 @@ class SequenceNetwork(nn.Module, ABC):
     """Whether the state at a place is made of earlier items alone, so that one pass trains every place."""
     item_bias: Tensor
     """(V), added to the scores."""
+    rules: Rules | None
+    """Added to the scores of `forward` once they are counted; training knows nothing of them."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
+        self.rules = None
         self.config = config
         self.items = nn.Embedding(config.item_count + 2, config.width)  # PAD, items 1..V, MASK
         if config.positions == "learned":
@@ -220,7 +224,8 @@ class SequenceNetwork(nn.Module, ABC):
 
     def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
         """Scores of all items after each history that ends in [mask]: (B, T), (B) -> (B, V)."""
-        return self.score_items(self.encode(item_ids, lengths)[:, -1])
+        scores = self.score_items(self.encode(item_ids, lengths)[:, -1])
+        return scores if self.rules is None else scores + self.rules(item_ids)[:, PAD + 1 : -1]
 
 
 def make_norm(config: TransformerConfig) -> nn.Module:
