@@ -47,6 +47,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
         ({"model": {"positions": "sine"}}, r"model\.positions must be one of learned, relative, none"),
         ({"model": {"residual": 1}}, r"model\.residual must be true or false, not 1"),
         ({"model": {"inner_factor": 0}}, r"model\.inner_factor must be at least 1, or absent"),
+        ({"model": {"rules": 0}}, r"model\.rules must be at least 1, or absent"),
         ({"train": {"loss": "hinge"}}, r"train\.loss must be one of softmax, sampled_softmax, gbce, bce"),
         ({"train": {"loss": "gbce"}}, r"train\.negatives must be given when train\.loss is gbce"),
         ({"train": {"negatives": 0}}, r"train\.negatives must be at least 1, or absent"),
@@ -132,7 +133,7 @@ def test_recipes_and_networks_know_the_same_names():
     assert transformer.NORMS == recipe.NORMS
     assert tuple(transformer.ACTIVATIONS) == recipe.ACTIVATIONS
     sizes = {entry.name for entry in fields(transformer.TransformerConfig)}
-    assert sizes - {"item_count"} == {entry.name for entry in fields(recipe.ModelRecipe)} - {"network"}
+    assert sizes - {"item_count"} == {entry.name for entry in fields(recipe.ModelRecipe)} - {"network", "rules"}
 
 
 def test_a_recipe_survives_json():
