@@ -11,6 +11,7 @@ TORCH ?= $(if $(wildcard $(VENV)/.torch-cuda),cuda,cpu)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := .cache/peers
+BENCH_MODELS := pop,markov,rules,item-knn,session-knn,bpr-mf,fmc,fpmc,transrec,gru4rec,gru4rec-plus,caser,cbow,skip-gram,sasrec-original,gsasrec
 OPTIONS ?=
 # Sets index to pip's option for PyTorch's CPU build where the public CPU index answers within two seconds. pip prefers
 # 2.13.0+cpu to 2.13.0, so that an extra index is enough.
@@ -18,7 +19,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz chaos soak check check-security check-protocol bench-training test-service dashboard preview format clean
+.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench-models bench-training test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -32,6 +33,12 @@ test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite, integration against a re
 
 fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the suite does: 3,000 cases, 10,000 bodies
 	FUZZ_TIMES=10 $(BIN)/pytest --timeout 1800 tests/serving/http/test_generated_input.py
+
+drain: $(VENV)/.run $(VENV)/.dev ## Stop the service under load 20 times with one worker, 20 with two; nobody is failed
+	DRAIN_TIMES=20 $(BIN)/pytest --timeout 1800 -rP tests/serving/http/test_drain.py -k under_load
+
+overload: $(VENV)/.run ## Ask three times as much as the model can answer, with events beside it
+	@$(BIN)/python -m benchmarks.overload
 
 test-service: .venv-service/.ready ## Run the service's tests in an environment without torch
 	.venv-service/bin/pytest tests/contract tests/serving
@@ -57,7 +64,7 @@ preview: $(VENV)/.run $(VENV)/.dev ## Draw docs/dashboard.png from the Prometheu
 check-protocol: $(VENV)/.run ## Reproduce the papers' popularity rows; DATA=FOLDER holds their files
 	@$(BIN)/python -m benchmarks.protocol "$(DATA)"
 
-chaos: $(VENV)/.run $(VENV)/.dev ## Lose no event: 50,000 under 77 faults, 21 power cuts among them; needs gcc
+chaos: $(VENV)/.run $(VENV)/.dev ## Lose no event: 50,000 under 98 faults, 21 power cuts among them; needs gcc
 	@$(BIN)/python -m benchmarks.chaos
 
 soak: $(VENV)/.run ## Watch the service's memory under ten minutes of traffic, and a leaking control's under three
@@ -65,6 +72,12 @@ soak: $(VENV)/.run ## Watch the service's memory under ten minutes of traffic, a
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
+
+bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is missing alone; DATA=FOLDER, OPTIONS="--set ..."
+	@$(BIN)/nextitem-train benchmark --data "$(DATA)/ml-1m/ml-1m.txt.gz" --name ml-1m --protocols P1,P2 \
+		--models $(BENCH_MODELS),bert4rec-ml-1m,sasrec-ml-1m $(OPTIONS)
+	@$(BIN)/nextitem-train benchmark --data "$(DATA)/beauty-paper/beauty.txt.gz" --name beauty --protocols P1,P2 \
+		--models $(BENCH_MODELS),bert4rec-beauty,sasrec-beauty $(OPTIONS)
 
 format: $(VENV)/.dev ## Format and apply safe fixes
 	$(BIN)/ruff format .

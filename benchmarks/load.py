@@ -14,7 +14,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -68,8 +68,13 @@ def plan(payloads: Sequence[bytes], *, rate: float, seconds: float, label: str =
         number += 1
 
 
-async def fire(host: str, port: int, shots: Iterable[Shot], *, stop: asyncio.Event | None = None) -> list[Outcome]:
-    """Send each shot when it is due, until `stop` is set, and wait for all answers. Shots come in order of time."""
+async def fire(
+    host: str, port: int | Callable[[], int], shots: Iterable[Shot], *, stop: asyncio.Event | None = None
+) -> list[Outcome]:
+    """Send each shot when it is due, until `stop` is set, and wait for all answers. Shots come in order of time.
+
+    The port of a service that starts anew is asked for with every connection.
+    """
     idle: list[_Connection] = []
     flying: set[asyncio.Task[None]] = set()
     outcomes: list[Outcome] = []
@@ -81,7 +86,7 @@ async def fire(host: str, port: int, shots: Iterable[Shot], *, stop: asyncio.Eve
         try:
             while idle and idle[-1].stale:
                 idle.pop().close()
-            connection = idle.pop() if idle else await _connect(host, port)
+            connection = idle.pop() if idle else await _connect(host, port if isinstance(port, int) else port())
             late_s = time.perf_counter() - due_s
             head, content = await connection.ask(shot.payload)
         except OSError:

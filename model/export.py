@@ -31,8 +31,9 @@ from model.contract.golden import golden_to_bytes
 from model.contract.manifest import Manifest
 from model.contract.question import INPUTS
 from model.contract.vocabulary import Vocabulary
-from model.nets.transformer import SequenceNetwork
+from model.nets.network import SequenceNetwork
 from model.parity import check_parity, make_golden
+from model.recurrent import use_operators
 
 OPSET = 20
 GOLDEN_HISTORIES = 8
@@ -51,13 +52,13 @@ class _Scores(nn.Module):
 
     def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
         hidden = self.network.encode(item_ids, lengths)[:, -1]
-        scores = F.linear(self.network.read_head(hidden), self.network.items.weight, self.bias)
+        scores = F.linear(self.network.read_head(hidden), self.network.rows, self.bias)
         return scores if self.network.rules is None else scores + self.network.rules(item_ids)
 
 
 def export_network(network: SequenceNetwork) -> bytes:
     """The ONNX file of a network, weights inside."""
-    scores = _Scores(network.cpu()).eval()
+    scores = _Scores(use_operators(network.cpu())).eval()
     batch, length = torch.export.Dim("B"), torch.export.Dim("T", max=network.config.max_length)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns of its own internals
@@ -163,8 +164,8 @@ def publish_bundle(
         item_count=len(vocabulary),
         max_length=config.max_length,
         width=config.width,
-        layers=config.layers,
-        heads=config.heads,
+        layers=getattr(config, "layers", 1),
+        heads=getattr(config, "heads", 1),
         trained_at=f"{trained_at:%Y-%m-%dT%H:%M:%SZ}",
         last_event_at=last_event_at,
         data_fingerprint=data_fingerprint,

@@ -10,7 +10,7 @@ from model.contract.golden import Golden, examine
 from model.contract.question import OUTPUTS, Answer, Question, decode_answer, encode_question, stack_questions
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
-from model.nets.transformer import SequenceNetwork
+from model.nets.network import SequenceNetwork
 
 K = 10
 TOLERANCE = 1e-4

@@ -3,7 +3,10 @@
 import argparse
 from pathlib import Path
 
+from training.model_recipe import COUNTERS
+
 PROTOCOL_NAMES = ("P1", "P1a", "P2", "P5", "P6s", "P7", "time")
+BENCHMARK_MODELS = ("pop", "markov", "rules", "item-knn", "session-knn", "bpr-mf", "fpmc", "gru4rec", "demo")
 DATA_SET_NAMES = ("ml-100k", "ml-1m", "ml-20m")
 
 
@@ -23,8 +26,8 @@ def make_parser() -> argparse.ArgumentParser:
     fit.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
     fit.add_argument("--items", type=Path, metavar="FILE", help="CSV or TSV with an item column, kept for publish")
 
-    evaluate = commands.add_parser("evaluate", help="test metrics of a run or a baseline")
-    evaluate.add_argument("what", metavar="RUN|pop|markov|rules", help="a run's folder or a baseline")
+    evaluate = commands.add_parser("evaluate", help="test metrics of a run or a counter")
+    evaluate.add_argument("what", metavar="RUN|COUNTER", help=f"a run's folder or one of {', '.join(COUNTERS)}")
     _add_data(evaluate)
     evaluate.add_argument(
         "--protocol", choices=PROTOCOL_NAMES, help="how to ask and rank (P2, or time for a run so split)"
@@ -40,9 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
     describe.add_argument("--json", action="store_true", help="print JSON")
 
     compare = commands.add_parser("compare", help="runs side by side, with paired differences and a plot")
-    compare.add_argument(
-        "names", nargs="+", metavar="RUN", help="folders of runs; with --data also pop, markov and rules"
-    )
+    compare.add_argument("names", nargs="+", metavar="RUN", help="folders of runs; with --data also counters by name")
     compare.add_argument(
         "--data", type=Path, metavar="FILE", help="test anew on this log; without it by what each run wrote of its test"
     )
@@ -52,6 +53,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("comparison.png"), metavar="PNG", help="the plot (comparison.png)"
     )
     compare.add_argument("--json", action="store_true", help="print JSON")
+
+    _add_benchmark(commands.add_parser("benchmark", help="many models on one log: a table, a plot and a verdict"))
 
     attention = commands.add_parser("attention", help="draw where a run's network looks, by layer and head")
     attention.add_argument("path", type=Path, metavar="RUN")
@@ -76,6 +79,50 @@ def make_parser() -> argparse.ArgumentParser:
     fetch.add_argument("name", choices=DATA_SET_NAMES)
     fetch.add_argument("--out", type=Path, metavar="DIR", help="where to put it (artifacts/NAME)")
     return parser
+
+
+def _add_benchmark(benchmark: argparse.ArgumentParser) -> None:
+    _add_data(benchmark)
+    benchmark.add_argument(
+        "--models", type=_split, default=BENCHMARK_MODELS, metavar="A,B", help=f"recipes ({','.join(BENCHMARK_MODELS)})"
+    )
+    benchmark.add_argument(
+        "--protocols", type=_split_protocols, metavar="P1,P2", help="how to ask and rank (P2, or time)"
+    )
+    benchmark.add_argument("--seeds", type=_split_seeds, default=(1,), metavar="1,2,3", help="of trained models (1)")
+    benchmark.add_argument("--name", metavar="NAME", help="what the data is called in tables (the file's name)")
+    benchmark.add_argument(
+        "--out",
+        type=Path,
+        default=Path("benchmarks/results/models"),
+        metavar="DIR",
+        help="finished cells and tables (benchmarks/results/models)",
+    )
+    benchmark.add_argument(
+        "--runs", type=Path, default=Path("runs/benchmark"), metavar="DIR", help="the runs behind them (runs/benchmark)"
+    )
+
+
+def _split(text: str) -> tuple[str, ...]:
+    parts = tuple(dict.fromkeys(part for part in text.split(",") if part))
+    if not parts:
+        raise argparse.ArgumentTypeError("names nothing")
+    return parts
+
+
+def _split_protocols(text: str) -> tuple[str, ...]:
+    parts = _split(text)
+    for part in parts:
+        if part not in PROTOCOL_NAMES:
+            raise argparse.ArgumentTypeError(f"there is no protocol {part}: known are {', '.join(PROTOCOL_NAMES)}")
+    return parts
+
+
+def _split_seeds(text: str) -> tuple[int, ...]:
+    parts = _split(text)
+    if not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError("seeds are whole numbers of at least 0")
+    return tuple(map(int, parts))
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.nets.transformer import SequenceNetwork
+from model.nets.network import Network
+from model.nets.transformer import Transformer
 from training.errors import InputError
 from training.histories import Histories
 
@@ -35,11 +36,13 @@ class AttentionMap:
     """Users with a test question."""
 
 
-def measure_attention(network: SequenceNetwork, histories: Histories) -> AttentionMap:
+def measure_attention(network: Network, histories: Histories) -> AttentionMap:
     """Average over (at most MOST_USERS) histories with LAST events, or as many as the network sees if these are fewer.
 
-    Raises InputError when there are none.
+    Raises InputError when there are none, and for a network without attention.
     """
+    if not isinstance(network, Transformer):
+        raise InputError("there is no attention to draw: only transformers have it")
     config = network.config
     K = min(LAST, config.max_length - network.causal)  # a causal network's window begins with [mask], ours does not
     long_enough = np.flatnonzero(histories.lengths >= K)
@@ -62,7 +65,7 @@ def measure_attention(network: SequenceNetwork, histories: Histories) -> Attenti
 
 
 @torch.inference_mode()
-def _add_up(network: SequenceNetwork, histories: Histories, K: int) -> NDArray[np.float64]:
+def _add_up(network: Transformer, histories: Histories, K: int) -> NDArray[np.float64]:
     config, device = network.config, network.item_bias.device
     item_ids, lengths = histories.ask_next(max_length=config.max_length, mask_index=config.item_count + 1)
     network.eval()

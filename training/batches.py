@@ -13,7 +13,7 @@ from model.contract.sequence import Input
 from training.histories import Histories
 from training.masks import draw_masks
 from training.negatives import UnseenItems, draw_shared
-from training.recipe import TrainRecipe
+from training.recipe import OWN_NEGATIVES, TrainRecipe
 
 _POOL = 32
 """Batches whose samples are sorted by length together: little padding, and still another mixture in every epoch."""
@@ -23,10 +23,12 @@ _POOL = 32
 class Batch:
     """Windows (B, T), and for the M trained places in them: where in the flattened windows, and the score columns.
 
-    `negatives` are score columns, too: shared (K), each target's own (M, K), or none for the full softmax.
+    `users` (B) are rows of the training histories. `negatives` are score columns, too: shared (K), each target's own
+    (M, K), or none for the full softmax.
     """
 
     input: Input
+    users: NDArray[np.int64]
     places: NDArray[np.int64]
     targets: NDArray[np.int64]
     negatives: NDArray[np.int64] | None
@@ -41,6 +43,7 @@ class Batch:
             negatives = negatives[mine]
         return Batch(
             Input(self.input.item_ids[rank::world], self.input.lengths[rank::world]),
+            self.users[rank::world],
             places // T // world * T + places % T,
             self.targets[mine],
             negatives,
@@ -62,7 +65,7 @@ class Samples:
         self._causal = causal
         self._windows, self._users = cut_windows(train, max_length, recipe.window_step or max_length)
         self._train = train
-        self._unseen = UnseenItems(train, item_count) if recipe.loss == "bce" else None
+        self._unseen = UnseenItems(train, item_count) if recipe.loss in OWN_NEGATIVES else None
 
     @property
     def samples(self) -> int:
@@ -107,18 +110,16 @@ class Samples:
             shown = np.where(trained, np.int32(self._item_count + 1), item_ids)
         places = np.flatnonzero(trained)
         targets = item_ids.reshape(-1)[places].astype(np.int64) - 1
-        return Batch(Input(shown, lengths), places, targets, self._draw_negatives(windows, places // T, draw))
+        users = self._train.find_owners(windows)
+        return Batch(Input(shown, lengths), users, places, targets, self._draw_negatives(users[places // T], draw))
 
-    def _draw_negatives(
-        self, windows: Histories, rows: NDArray[np.int64], draw: np.random.Generator
-    ) -> NDArray[np.int64] | None:
+    def _draw_negatives(self, users: NDArray[np.int64], draw: np.random.Generator) -> NDArray[np.int64] | None:
         count = self._recipe.negatives
         if self._recipe.loss == "softmax" or count is None:
             return None
         if self._unseen is None:
             return draw_shared(self._item_count, count, draw)
-        users = np.searchsorted(self._train.starts, windows.starts, side="right") - 1  # histories lie in order
-        return self._unseen.draw(users[rows], count, draw)
+        return self._unseen.draw(users, count, draw)
 
 
 def cut_windows(histories: Histories, max_length: int, step: int) -> tuple[Histories, NDArray[np.int64]]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from training.arguments import make_parser
 from training.errors import InputError, TrainingError
-from training.recipe import DataRecipe, make_recipe, read_recipe
+from training.model_recipe import COUNTERS, CounterRecipe
+from training.recipe import DataRecipe, Recipe, make_recipe, read_recipe
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,7 +70,7 @@ def _fit(options: argparse.Namespace) -> int:
         return 128 + (interrupt.received or INTERRUPTED - 128)
     _say(format_metrics(results["models"], protocol=results["protocol"], users=results["users"]))
     _say(format_verdict(results["comparison"]))
-    if recipe.model.rules is not None:
+    if recipe.rules is not None:
         _say(format_strength(results["rules"]))
     _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")
     return 0
@@ -77,20 +78,23 @@ def _fit(options: argparse.Namespace) -> int:
 
 def _evaluate(options: argparse.Namespace) -> int:
     seed = _read_seed(options)
-    from training.experiment import BASELINES, mark_baseline, mark_run, name_protocol  # noqa: PLC0415 - imports torch
+    from training.examination import mark_counter, mark_run, name_protocol  # noqa: PLC0415 - imports torch
     from training.protocol import PROTOCOLS  # noqa: PLC0415
     from training.results import describe_evaluation, format_metrics  # noqa: PLC0415
 
-    if options.what in BASELINES:
+    if options.what in COUNTERS:
         name = options.what
         protocol = PROTOCOLS[options.protocol or "P2"]
-        data = _read_data_settings({}, options.settings)
-        exam, marks = mark_baseline(name, options.data, data, protocol, seed=seed, train_only=options.train_only)
+        recipe = _read_settings({"model": {"network": name}}, options.settings, ("data", "model"))
+        assert isinstance(recipe.model, CounterRecipe)  # noqa: S101 - as its name says
+        exam, marks = mark_counter(
+            recipe.model, options.data, recipe.data, protocol, seed=seed, train_only=options.train_only
+        )
     else:
         if options.train_only:
-            raise InputError("--train-only is for baselines: a run has counted what it was trained on")
+            raise InputError("--train-only is for counters: a run has seen what it was trained on")
         run = _open_run(Path(options.what))
-        name = run.recipe.model.name
+        name = run.recipe.name
         protocol = PROTOCOLS[options.protocol or name_protocol(run.recipe.data)]
         data = _read_data_settings(run.config["recipe"]["data"], options.settings)
         exam, marks = mark_run(run, options.data, data, protocol, seed=seed)
@@ -125,11 +129,36 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
+def _benchmark(options: argparse.Namespace) -> int:
+    from training.benchmark.command import run_benchmark  # noqa: PLC0415 - imports torch and matplotlib
+    from training.benchmark.work import Plan  # noqa: PLC0415
+    from training.interrupt import Interrupt  # noqa: PLC0415
+
+    plan = Plan(
+        data=options.data,
+        name=options.name or options.data.name.partition(".")[0],
+        models=options.models,
+        protocols=options.protocols,
+        seeds=options.seeds,
+        settings=options.settings,
+        out=options.out,
+        runs=options.runs,
+    )
+    with Interrupt() as interrupt:
+        tables = run_benchmark(plan, interrupt.is_asked)
+    if tables is None:
+        _complain("stopped, and what is finished is kept: the same command goes on")
+        return 128 + (interrupt.received or INTERRUPTED - 128)
+    _say(tables)
+    _complain(f"written to {options.out}: benchmark.md, benchmark.csv and benchmark.png")
+    return 0
+
+
 def _attention(options: argparse.Namespace) -> int:
     run = _open_run(options.path)
     data = _read_data_settings(run.config["recipe"]["data"], options.settings)
     from model.contract.files import write_whole  # noqa: PLC0415
-    from training.experiment import map_attention  # noqa: PLC0415 - imports torch
+    from training.examination import map_attention  # noqa: PLC0415 - imports torch
     from training.heat_map import draw_attention  # noqa: PLC0415 - imports matplotlib
 
     found = map_attention(run, options.data, data)
@@ -215,10 +244,15 @@ def _open_run(path: Path) -> "Run":
 
 def _read_data_settings(begun: dict[str, object], settings: Sequence[str]) -> DataRecipe:
     """The [data] section that a run began with, with settings over it."""
+    return _read_settings({"data": begun}, settings, ("data",)).data
+
+
+def _read_settings(begun: dict[str, dict[str, object]], settings: Sequence[str], sections: Sequence[str]) -> Recipe:
     for setting in settings:
-        if not setting.startswith("data."):
-            raise InputError(f"--set {setting}: only data.* matters here")
-    return make_recipe({"data": begun}, settings).data
+        if not setting.startswith(tuple(f"{section}." for section in sections)):
+            known = " and ".join(f"{section}.*" for section in sections)
+            raise InputError(f"--set {setting}: only {known} matter{'s' * (len(sections) == 1)} here")
+    return make_recipe(begun, settings)
 
 
 def _read_seed(options: argparse.Namespace) -> int:
@@ -237,6 +271,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "describe": _describe,
     "compare": _compare,
     "attention": _attention,
+    "benchmark": _benchmark,
     "publish": _publish,
     "recommend": _recommend,
     "fetch": _fetch,

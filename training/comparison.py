@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.errors import InputError, RunError
-from training.experiment import BASELINES, mark_baseline, mark_run, name_protocol
+from training.examination import mark_counter, mark_run, name_protocol
 from training.metrics import measure_ranks
+from training.model_recipe import COUNTERS
 from training.protocol import PROTOCOLS, Exam
 from training.recipe import DataRecipe
 from training.results import DECIDES, SHOWN, describe_values, format_row, head_table
@@ -46,7 +47,7 @@ def _identify(run: Run) -> dict[str, object]:
 
 def compare_on(names: Sequence[str], data: Path, protocol_name: str | None, seed: int) -> dict[str, Any]:
     """Test runs and baselines anew on a log, under one protocol. Raises RunError unless they can be paired."""
-    runs = {name: Run.open(Path(name)) for name in names if name not in BASELINES}
+    runs = {name: Run.open(Path(name)) for name in names if name not in COUNTERS}
     if len({run.vocabulary.to_bytes() for run in runs.values()}) > 1:
         raise RunError(f"{' and '.join(runs)} were not trained on the same items: no comparison of them is fair")
     recipe = next((run.recipe.data for run in runs.values()), DataRecipe())
@@ -59,7 +60,8 @@ def compare_on(names: Sequence[str], data: Path, protocol_name: str | None, seed
         if name in runs:
             exams[name], marks = mark_run(runs[name], data, runs[name].recipe.data, protocol, seed=seed)
         else:
-            exams[name], marks = mark_baseline(name, data, counted, protocol, seed=seed, train_only=True)
+            counter = COUNTERS[name](network=name)
+            exams[name], marks = mark_counter(counter, data, counted, protocol, seed=seed, train_only=True)
         values[name] = marks.values
         if not _ask_the_same(exams[names[0]].questions, exams[name].questions):
             raise RunError(f"{names[0]} and {name} are not asked the same questions: compare runs of one log and split")
@@ -85,7 +87,7 @@ def _describe(values: Mapping[str, Values], runs: Sequence[Run], *, protocol: st
             for name in others
         },
         "settings": _find_differing_settings(runs),
-        "epochs": {str(run.path): run.read_epochs() for run in runs},
+        "epochs": {str(run.path): epochs for run in runs if (epochs := run.read_epochs())},
     }
 
 
@@ -106,7 +108,7 @@ def require_distinct(names: Sequence[str]) -> None:
     """Refuse a comparison of one with itself. Raises InputError."""
     if len(names) == 1:
         raise InputError("compare wants two runs at least")
-    if len({name if name in BASELINES else str(Path(name).resolve()) for name in names}) < len(names):
+    if len({name if name in COUNTERS else str(Path(name).resolve()) for name in names}) < len(names):
         raise InputError("compare wants every run once")
 
 

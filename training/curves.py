@@ -14,6 +14,9 @@ _LOSSES = {
     "sampled_softmax": "cross-entropy over the target and {negatives} negatives",
     "gbce": "gBCE over {negatives} negatives",
     "bce": "binary cross-entropy over {negatives} negatives",
+    "bpr_max": "BPR-max over {negatives} negatives",
+    "top1_max": "TOP1-max over {negatives} negatives",
+    "bpr": "pairwise ranking against {negatives} negatives",
 }
 
 
@@ -43,4 +46,4 @@ def _name_loss(recipe: Recipe) -> str:
 
 
 def _name_place(recipe: Recipe) -> str:
-    return "a masked item" if recipe.model.network == "bert4rec" else "an item"
+    return "a masked item" if recipe.model.network in {"bert4rec", "cbow", "skip-gram"} else "an item"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from model.nets.transformer import SequenceNetwork
+from model.nets.network import Network, UserNetwork
 from training.errors import Diverged
 from training.histories import Histories
 from training.metrics import LIST_LENGTH, measure_coverage, measure_popularity, measure_ranks
@@ -35,20 +35,30 @@ class Scorer(Protocol):
 
 
 class NetworkScorer:
-    """A network that appends [mask] to each history and reads its output there."""
+    """A network that appends [mask] to each history and reads its output there.
 
-    def __init__(self, network: SequenceNetwork) -> None:
+    A network that knows users wants the log's histories, by which it is told whose each history is.
+    """
+
+    def __init__(self, network: Network, log: Histories | None = None) -> None:
+        if isinstance(network, UserNetwork) and log is None:
+            raise ValueError("a network of users wants to know the log")
         self.network = network
         self.item_count = network.config.item_count
+        self._log = log if isinstance(network, UserNetwork) else None
 
     @torch.inference_mode()
     def score(self, histories: Histories) -> Tensor:
         """Scores of all items (B, V), on the network's device."""
         config = self.network.config
-        item_ids, lengths = histories.ask_next(max_length=config.max_length, mask_index=config.item_count + 1)
+        given: list[NDArray[Any]] = [
+            *histories.ask_next(max_length=config.max_length, mask_index=config.item_count + 1)
+        ]
+        if self._log is not None:
+            given.append(self._log.find_owners(histories))
         device = self.network.item_bias.device
         self.network.eval()
-        scores: Tensor = self.network(torch.from_numpy(item_ids).to(device), torch.from_numpy(lengths).to(device))
+        scores: Tensor = self.network(*(torch.from_numpy(array).to(device) for array in given))
         return scores
 
 

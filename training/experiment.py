@@ -1,7 +1,7 @@
-"""`fit`: from a log to a finished run, wired once; and the evaluation of runs and baselines."""
+"""`fit`: from a log to a finished run, wired once."""
 
-import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,16 +12,17 @@ import numpy as np
 import torch
 
 from model.contract.files import write_whole
-from model.nets.transformer import SequenceNetwork
-from training.attention import AttentionMap, measure_attention
-from training.baselines import Markov, Popularity, Rules
+from model.nets.network import Network
+from training.attention import measure_attention
 from training.batches import Samples
 from training.checkpoint import load_checkpoint, save_checkpoint, save_weights
+from training.counters.catalogue import make_counter
 from training.curves import draw_curves
 from training.display import Display
 from training.environment import choose_device
 from training.errors import InputError, RecipeError, RunError
-from training.evaluation import Marks, NetworkScorer, Scorer, evaluate, examine
+from training.evaluation import NetworkScorer, Scorer, evaluate, examine
+from training.examination import cut, make_scorer, name_protocol, tell
 from training.files import write_json
 from training.heat_map import draw_attention
 from training.histories import Histories
@@ -29,24 +30,33 @@ from training.items import read_items
 from training.log import Log
 from training.loop import SILENT, WATCHED, Epoch, Progress, Watcher, train
 from training.metrics import average
+from training.model_recipe import COUNTERS, CounterRecipe, TransformerRecipe
 from training.optimizer import make_optimizer
 from training.processes import Processes, join_processes
-from training.protocol import PROTOCOLS, SEED, Exam, Protocol, find_fault, require_split, set_exam
+from training.protocol import PROTOCOLS, SEED, set_exam
 from training.reader import read_log
 from training.recipe import DataRecipe, Recipe
 from training.results import compare_models, describe_marks
 from training.rules import learn_rules, require_room
 from training.run import Run
-from training.split import Questions, Split, cut_log
+from training.split import Questions, Split
 from training.strength import choose_strength, try_strengths
 
-BASELINES: dict[str, Callable[..., Scorer]] = {"pop": Popularity, "markov": Markov, "rules": Rules}
+BESIDE = ("pop", "markov", "rules")
+"""Counters that every finished run is measured beside: the cheap ones."""
 
 
 def fit(
-    recipe: Recipe, data: Path, out: Path, *, resume: bool, items: Path | None, stop: Callable[[], bool]
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    *,
+    resume: bool,
+    items: Path | None,
+    stop: Callable[[], bool],
+    beside: Sequence[str] = BESIDE,
 ) -> dict[str, Any] | None:
-    """Train by a recipe into the folder `out` and return its results, or None after a stop.
+    """Train by a recipe into the folder `out` and return its results beside some counters', or None after a stop.
 
     With `resume`, a run that was stopped or killed goes on where its last checkpoint was. Under torchrun every process
     calls this; the first one alone writes.
@@ -58,7 +68,7 @@ def fit(
             _check_folder(run, resume=resume)
         metadata = read_items(items) if items else None
         log, split = _read_split(data, recipe.data)
-        require_room(len(log.vocabulary), recipe.model.rules)
+        require_room(len(log.vocabulary), recipe.rules)
 
         def begin() -> dict[str, Any] | None:
             if run.exists:
@@ -69,57 +79,13 @@ def fit(
 
         results = processes.tell(begin)
         if results is None:
-            progress = _train(run, split, device, stop, processes)
+            if isinstance(recipe.model, CounterRecipe):
+                progress = Progress(finished="counted")
+            else:
+                progress = _train(run, split, device, stop, processes)
             if progress.finished:
-                results = processes.tell(lambda: _conclude(run, log, split, progress))
+                results = processes.tell(lambda: _conclude(run, log, split, progress, beside))
     return results
-
-
-def mark_baseline(
-    name: str, data: Path, recipe: DataRecipe, protocol: Protocol, *, seed: int, train_only: bool
-) -> tuple[Exam, Marks]:
-    """Test a baseline on a log; `train_only` counts no test event where the protocol's authors do."""
-    log = read_log(data, recipe)
-    split = protocol.cut(log, recipe)
-    _note(find_fault(protocol, log))
-    exam = set_exam(protocol, log, split, seed)
-    whole = name == "pop" and protocol.counts_everything and not train_only
-    scorer = BASELINES[name](log.histories if whole else split.train, len(log.vocabulary))
-    return exam, examine(scorer, exam)
-
-
-def mark_run(run: Run, data: Path, recipe: DataRecipe, protocol: Protocol, *, seed: int) -> tuple[Exam, Marks]:
-    """Test a run's kept weights on a log, its own or another one. Raises RunError where test events leak."""
-    require_split(protocol, run.recipe.data, recipe, run.path)
-    log = read_log(data, recipe, vocabulary=run.vocabulary)
-    if log.fingerprint != run.config["data"]["fingerprint"] or log.dropped:
-        _note(
-            f"{data} is not the log that {run.path} was trained on: whether it trained on these test events cannot be "
-            f"told; {log.dropped} events of items that it does not know were left out"
-        )
-    else:
-        _note(find_fault(protocol, log))
-    split = _cut(log, recipe)
-    exam = set_exam(protocol, log, split, seed)
-    return exam, examine(NetworkScorer(run.load_network()), exam)
-
-
-def map_attention(run: Run, data: Path, recipe: DataRecipe) -> AttentionMap:
-    """Where a run's kept weights look in the test histories of a log, its own or another one. Raises InputError."""
-    log = read_log(data, recipe, vocabulary=run.vocabulary)
-    if log.dropped:
-        _note(f"{log.dropped} events of items that {run.path} does not know were left out")
-    return measure_attention(run.load_network(alone=True), _cut(log, recipe).test.histories)
-
-
-def _note(text: str | None) -> None:
-    if text:
-        sys.stderr.write(f"note: {text}\n")
-
-
-def name_protocol(recipe: DataRecipe) -> str:
-    """The protocol that a run is measured by when nobody names one: full ranking over its own split."""
-    return "time" if recipe.split == "time" else "P2"
 
 
 def _check_folder(run: Run, *, resume: bool) -> None:
@@ -138,11 +104,7 @@ def _check_device(recipe: Recipe) -> torch.device:
 
 def _read_split(data: Path, recipe: DataRecipe) -> tuple[Log, Split]:
     log = read_log(data, recipe)
-    return log, _cut(log, recipe)
-
-
-def _cut(log: Log, recipe: DataRecipe) -> Split:
-    return cut_log(log, recipe.split, held_out_users=recipe.held_out_users, test_share=recipe.test_share)
+    return log, cut(log, recipe)
 
 
 def _check_same(run: Run, recipe: Recipe, log: Log) -> None:
@@ -179,7 +141,7 @@ def _train(run: Run, split: Split, device: torch.device, stop: Callable[[], bool
         network,
         optimizer,
         samples=samples,
-        validate=lambda: average(evaluate(NetworkScorer(network), questions)),
+        validate=lambda: average(evaluate(NetworkScorer(network, split.train), questions)),
         recipe=recipe,
         progress=progress,
         processes=processes,
@@ -212,15 +174,19 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
     return questions.select(np.sort(np.random.default_rng(seed).permutation(len(questions))[:most]))
 
 
-def _conclude(run: Run, log: Log, split: Split, progress: Progress) -> dict[str, Any]:
-    """Measure the kept weights beside the baselines on the test questions, and write it down."""
-    model, alone = run.recipe.model, run.load_network(alone=True)
-    rules = None if model.rules is None else _add_rules(run, alone, split, model.rules)
-    scorers: dict[str, Scorer] = {
-        model.name: NetworkScorer(run.load_network()),
-        model.network: NetworkScorer(alone),
-        **{name: make(split.train, len(run.vocabulary)) for name, make in BASELINES.items()},
-    }
+def _conclude(run: Run, log: Log, split: Split, progress: Progress, beside: Sequence[str]) -> dict[str, Any]:
+    """Measure the run beside counters on the test questions, and write it down."""
+    name, V = run.recipe.name, len(run.vocabulary)
+    rules = None if run.recipe.rules is None else _add_rules(run, split, run.recipe.rules)
+    begun = time.monotonic()
+    scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
+    if rules is not None:
+        scorers[run.recipe.model.network] = NetworkScorer(run.load_network(alone=True))
+    if isinstance(run.recipe.model, CounterRecipe):
+        progress.seconds = time.monotonic() - begun
+    for counter in beside:
+        if counter not in scorers:
+            scorers[counter] = make_counter(COUNTERS[counter](network=counter), split.train, V, log.timestamps_ms)
     exam = set_exam(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
     marks = {name: examine(scorer, exam) for name, scorer in scorers.items()}
     results = {
@@ -236,27 +202,34 @@ def _conclude(run: Run, log: Log, split: Split, progress: Progress) -> dict[str,
         "training_seconds": round(progress.seconds, 1),
         "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
-    run.write_ranks(marks[model.name].ranks)
-    write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch, run.recipe))
-    _draw_attention(run, alone, exam.questions.histories)
+    run.write_ranks(marks[name].ranks)
+    _draw(run, progress, exam.questions.histories)
     write_json(run.path / "results.json", results)
     return results
 
 
-def _add_rules(run: Run, network: SequenceNetwork, split: Split, most: int) -> dict[str, Any]:
+def _add_rules(run: Run, split: Split, most: int) -> dict[str, Any]:
     """Count rules in the training histories, choose their strength on the validation questions, and keep them."""
-    rules = learn_rules(split.train, len(run.vocabulary), most).to(network.item_bias.device)
+    network = run.load_network(alone=True)
     recipe = run.recipe.train
+    rules = learn_rules(split.train, len(run.vocabulary), most).to(network.item_bias.device)
     tried = try_strengths(network, rules, _choose_users(split.validation, recipe.validation_users, recipe.seed))
     rules.strength.fill_(choose_strength(tried))
     save_weights(run.rules, rules)
     return {"strength": choose_strength(tried), WATCHED: {f"{strength:g}": value for strength, value in tried.items()}}
 
 
-def _draw_attention(run: Run, network: SequenceNetwork, histories: Histories) -> None:
+def _draw(run: Run, progress: Progress, histories: Histories) -> None:
+    if progress.epoch:
+        write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch, run.recipe))
+    if isinstance(run.recipe.model, TransformerRecipe):
+        _draw_attention(run, run.load_network(alone=True), histories)
+
+
+def _draw_attention(run: Run, network: Network, histories: Histories) -> None:
     try:
         found = measure_attention(network, histories)
     except InputError as error:
-        _note(f"{run.attention.name} was not drawn: {error}")
+        tell(f"{run.attention.name} was not drawn: {error}")
     else:
         write_whole(run.attention, draw_attention(found, run.recipe.model.network))

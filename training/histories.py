@@ -38,11 +38,24 @@ class Histories:
 
     def flatten(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Every (row, item) pair that occurs, as two arrays as long as all histories together."""
+        rows, places = self.find_places()
+        return rows, self.items[places]
+
+    def find_places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The same pairs, places in the flat array instead of the items that stand there."""
         lengths = self.lengths
         rows = np.repeat(np.arange(len(self)), lengths)
         before = np.cumsum(lengths) - lengths
-        places = np.arange(len(rows)) - before[rows] + self.starts[rows]
-        return rows, self.items[places]
+        return rows, np.arange(len(rows)) - before[rows] + self.starts[rows]
+
+    def find_owners(self, parts: "Histories") -> NDArray[np.int64]:
+        """Of which row each of `parts` is a part. These histories lie in order, none empty in the whole log."""
+        owners: NDArray[np.int64] = np.searchsorted(self.starts, parts.starts, side="right") - 1
+        return owners
+
+    def cut_newest(self, most: int) -> "Histories":
+        """The newest `most` items of each."""
+        return Histories(self.items, np.maximum(self.starts, self.ends - most), self.ends)
 
     def cut_windows(self, max_length: int) -> Input:
         """The newest `max_length` items of each, right-aligned and padded: (B, T), what `align_right` gives."""

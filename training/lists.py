@@ -12,7 +12,8 @@ from rich.progress import Progress
 from torch import Tensor
 
 from training.errors import Diverged, InputError
-from training.evaluation import NetworkScorer, Scorer, remove_seen
+from training.evaluation import Scorer, remove_seen
+from training.examination import cut, make_scorer
 from training.log import Log
 from training.reader import read_log
 from training.recipe import DataRecipe
@@ -22,10 +23,10 @@ _USERS_AT_ONCE = 256
 
 
 def recommend(run: Run, data: Path, recipe: DataRecipe, users: Sequence[str] | None, k: int) -> pl.DataFrame:
-    """Lists for users of a log by a run's kept weights, for all when `users` is None. Raises InputError."""
+    """Lists for users of a log by a run, for all when `users` is None. Raises InputError."""
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     rows = np.arange(len(log.user_ids)) if users is None else _find_users(log, users)
-    scorer = NetworkScorer(run.load_network())
+    scorer = make_scorer(run, log, cut(log, recipe))
     console = Console(stderr=True)
     if log.dropped:
         console.print(

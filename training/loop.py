@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from model.nets.transformer import SequenceNetwork
+from model.nets.network import Network
 from training.batches import Batch, Samples
 from training.environment import choose_bfloat16
 from training.errors import Diverged
@@ -81,7 +81,7 @@ SILENT = Watcher(
 
 
 def train(
-    network: SequenceNetwork,
+    network: Network,
     optimizer: torch.optim.Optimizer,
     *,
     samples: Samples,
@@ -146,7 +146,7 @@ def _seed_dropout(seed: int, progress: Progress, rank: int) -> None:
     torch.manual_seed(int(words[0]))
 
 
-def _differentiate(network: SequenceNetwork, batch: Batch, places: int, recipe: TrainRecipe) -> Tensor:
+def _differentiate(network: Network, batch: Batch, places: int, recipe: TrainRecipe) -> Tensor:
     """Set the gradients of one rank's part of a batch with so many places in all. Returns the sum of its losses."""
     device = network.item_bias.device
     if not len(batch.targets):

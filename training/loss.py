@@ -7,20 +7,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from model.nets.transformer import SequenceNetwork
+from model.nets.network import Network, SequenceNetwork, UserNetwork
 from training.batches import Batch
 from training.recipe import TrainRecipe
 from training.softmax import cross_entropy_sum, sampled_cross_entropy_sum
 
 
-def measure_loss(network: SequenceNetwork, batch: Batch, device: torch.device, recipe: TrainRecipe) -> Tensor:
+def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: TrainRecipe) -> Tensor:
     """Sum of the recipe's loss over the M trained places of a batch.
 
     Only these rows go through the head; sampled losses score K negatives, whatever V is.
     """
     item_ids, lengths = (torch.from_numpy(array).to(device) for array in batch.input)
     places, targets = torch.from_numpy(batch.places).to(device), torch.from_numpy(batch.targets).to(device)
-    read = network.read_head(_encode_places(network, item_ids, lengths, places))  # (M, D)
+    if isinstance(network, UserNetwork):
+        users = torch.from_numpy(batch.users).to(device)
+        states = network.encode(item_ids, lengths, users).flatten(0, 1).index_select(0, places)
+    else:
+        assert isinstance(network, SequenceNetwork)  # noqa: S101 - there are no others
+        states = _encode_places(network, item_ids, lengths, places)
+    read = network.read_head(states)  # (M, S)
     if batch.negatives is None:
         return cross_entropy_sum(read, network.table, network.item_bias, targets)
     negatives = torch.from_numpy(batch.negatives).to(device)
@@ -29,12 +35,21 @@ def measure_loss(network: SequenceNetwork, batch: Batch, device: torch.device, r
     if recipe.loss == "sampled_softmax":
         # Klenitskiy & Vasilev 2023; uniform draws need no correction by their probabilities, which would cancel out.
         return sampled_cross_entropy_sum(read, rows, bias, targets=targets, positive=positive, negatives=negatives)
-    negative = read @ rows.t() if negatives.dim() == 1 else torch.einsum("md,mkd->mk", read, rows)
+    negative = read @ rows.t() if negatives.dim() == 1 else (read[:, None] * rows).sum(dim=-1)
     negative = (negative + bias).masked_fill(negatives == targets[:, None], -torch.inf)
-    if recipe.loss == "gbce":
-        beta = calibrate(negative.shape[1], network.config.item_count, recipe.calibration)
-        return binary_cross_entropy(positive, negative, beta=beta).sum() / (negative.shape[1] + 1)
-    return binary_cross_entropy(positive, negative).sum()
+    match recipe.loss:
+        case "gbce":
+            beta = calibrate(negative.shape[1], network.config.item_count, recipe.calibration)
+            losses = binary_cross_entropy(positive, negative, beta=beta) / (negative.shape[1] + 1)
+        case "bpr":
+            losses = pairwise_ranking(positive, negative)
+        case "bpr_max":
+            losses = rank_highest(positive, negative, recipe.score_penalty)
+        case "top1_max":
+            losses = top_one(positive, negative)
+        case _:
+            losses = binary_cross_entropy(positive, negative)
+    return losses.sum()
 
 
 def _encode_places(network: SequenceNetwork, item_ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
@@ -61,6 +76,29 @@ def binary_cross_entropy(positive: Tensor, negative: Tensor, *, beta: float = 1.
     (Petrov & Macdonald 2023), since log(sigmoid(s)^beta) = beta log sigmoid(s).
     """
     return beta * F.softplus(-positive.float()) + F.softplus(negative.float()).sum(dim=1)
+
+
+def pairwise_ranking(positive: Tensor, negative: Tensor) -> Tensor:
+    """-log sigmoid(s+ - s-) of each target (M), the mean over its negatives: BPR (Rendle et al. 2009, section 4)."""
+    return F.softplus(negative.float() - positive.float()[:, None]).mean(dim=1)
+
+
+def rank_highest(positive: Tensor, negative: Tensor, penalty: float) -> Tensor:
+    """-log sum w sigmoid(s+ - s-) + penalty sum w s-^2 of each target (M), w = softmax of the negatives' scores.
+
+    BPR-max (Hidasi & Karatzoglou 2018, section 3.2): the negatives that score highest are the ones to learn from.
+    """
+    logs = torch.log_softmax(negative.float(), dim=1)
+    apart = F.logsigmoid(positive.float()[:, None] - negative.float())
+    squares = negative.float().masked_fill(negative == -torch.inf, 0).square()
+    return -torch.logsumexp(logs + apart, dim=1) + penalty * (logs.exp() * squares).sum(dim=1)
+
+
+def top_one(positive: Tensor, negative: Tensor) -> Tensor:
+    """Sum of w (sigmoid(s- - s+) + sigmoid(s-^2)) of each target (M): TOP1-max of the same section."""
+    weights = torch.softmax(negative.float(), dim=1)
+    squares = negative.float().masked_fill(negative == -torch.inf, 0).square()
+    return (weights * (torch.sigmoid(negative.float() - positive.float()[:, None]) + torch.sigmoid(squares))).sum(dim=1)
 
 
 def calibrate(count: int, item_count: int, calibration: float) -> float:

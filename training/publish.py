@@ -5,8 +5,9 @@ from pathlib import Path
 
 from model.contract.manifest import BundleError
 from model.export import publish_bundle
+from model.nets.network import SequenceNetwork
 from model.parity import ExportError
-from training.errors import TrainingError
+from training.errors import RunError, TrainingError
 from training.items import read_items
 from training.run import Run
 
@@ -14,16 +15,21 @@ from training.run import Run
 def publish_run(run: Run, root: Path, items: Path | None) -> Path:
     """Publish the kept weights of a run under `root` and make them current. `items` goes before what `fit` was given.
 
-    Raises RunError while the run is not finished, and TrainingError when the exported graph answers otherwise than
-    the network.
+    Raises RunError while the run is not finished and for what cannot be served, and TrainingError when the exported
+    graph answers otherwise than the network.
     """
     results = run.read_results()
-    name = run.recipe.model.name
+    name = run.recipe.name
+    network = run.load_network()
+    if not isinstance(network, SequenceNetwork):
+        raise RunError(
+            f"{name} ranks for the users that it was trained on and knows no others: it can be evaluated, not served"
+        )
     metadata = read_items(items) if items else run.read_metadata()
     try:
         return publish_bundle(
             root,
-            run.load_network().cpu(),
+            network.cpu(),
             vocabulary=run.vocabulary,
             counts=run.read_counts(),
             trained_at=datetime.fromisoformat(results["finished_at"]),

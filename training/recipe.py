@@ -9,23 +9,17 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from training.errors import RecipeError
+from training.model_recipe import DEFAULT, MODELS, ModelRecipe, NetworkRecipe, TransformerRecipe, require
 
 RECIPES = Path(__file__).parent / "recipes"
 FORMATS = ("auto", "csv", "tsv", "parquet", "lines")
 DEVICES = ("auto", "cpu", "cuda")
 KEEPS = ("best", "last")
 SPLITS = ("leave-one-out", "time")
-NETWORKS = ("bert4rec", "sasrec")  # said again here, since reading a recipe must not import torch
-POSITIONS = ("learned", "relative", "none")
-NORMS = ("post", "pre", "none")
-ACTIVATIONS = ("gelu", "relu")
-LOSSES = ("softmax", "sampled_softmax", "gbce", "bce")
+LOSSES = ("softmax", "sampled_softmax", "gbce", "bce", "bpr", "bpr_max", "top1_max")
+OWN_NEGATIVES = ("bce", "bpr")
+"""Losses that draw negatives for each target, unseen by its user; the others share theirs in a batch."""
 PRECISIONS = ("auto", "float32", "bfloat16")
-
-
-def _require(holds: bool, key: str, rule: str) -> None:
-    if not holds:
-        raise RecipeError(f"{key} must be {rule}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,61 +43,19 @@ class DataRecipe:
 
     def __post_init__(self) -> None:
         """Refuse what no log can be read or cut by."""
-        _require(self.format in FORMATS, "data.format", f"one of {', '.join(FORMATS)}")
+        require(self.format in FORMATS, "data.format", f"one of {', '.join(FORMATS)}")
         for key in ("min_user_events", "min_item_events"):
-            _require(getattr(self, key) >= 1, f"data.{key}", "at least 1")
-        _require(self.filter_rounds is None or self.filter_rounds >= 1, "data.filter_rounds", "at least 1, or absent")
-        _require(self.split in SPLITS, "data.split", f"one of {', '.join(SPLITS)}")
-        _require(
-            self.held_out_users is None or self.held_out_users >= 1, "data.held_out_users", "at least 1, or absent"
-        )
-        _require(0 < self.test_share < 0.5, "data.test_share", "above 0 and below 0.5")
+            require(getattr(self, key) >= 1, f"data.{key}", "at least 1")
+        require(self.filter_rounds is None or self.filter_rounds >= 1, "data.filter_rounds", "at least 1, or absent")
+        require(self.split in SPLITS, "data.split", f"one of {', '.join(SPLITS)}")
+        require(self.held_out_users is None or self.held_out_users >= 1, "data.held_out_users", "at least 1, or absent")
+        require(0 < self.test_share < 0.5, "data.test_share", "above 0 and below 0.5")
 
     @property
     def filters(self) -> bool:
         """Whether some events are left out on purpose."""
         least = max(self.min_user_events, self.min_item_events)
         return bool(self.event_types) or self.min_value is not None or least > 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelRecipe:
-    """[model]: which network, and its sizes; absent ones are its paper's. The number of items comes from the log."""
-
-    network: str = "bert4rec"
-    max_length: int = 200
-    width: int = 64
-    layers: int = 2
-    heads: int = 2
-    dropout: float = 0.1
-    attention_dropout: float | None = None
-    positions: str = "learned"
-    norm: str | None = None
-    residual: bool = True
-    feed_forward: bool = True
-    inner_factor: int | None = None
-    activation: str | None = None
-    rules: int | None = None
-
-    @property
-    def name(self) -> str:
-        """What tables and bundles call it."""
-        return self.network if self.rules is None else f"{self.network}-rules"
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that make no network."""
-        _require(self.network in NETWORKS, "model.network", f"one of {', '.join(NETWORKS)}")
-        _require(self.max_length >= 2, "model.max_length", "at least 2, for one item and [mask]")
-        for key in ("width", "layers", "heads"):
-            _require(getattr(self, key) >= 1, f"model.{key}", "at least 1")
-        _require(self.width % self.heads == 0, "model.width", f"a multiple of model.heads ({self.heads})")
-        for key in ("dropout", "attention_dropout"):
-            _require(0 <= (getattr(self, key) or 0) < 1, f"model.{key}", "at least 0 and below 1")
-        for key in ("inner_factor", "rules"):
-            _require(getattr(self, key) is None or getattr(self, key) >= 1, f"model.{key}", "at least 1, or absent")
-        _require(self.positions in POSITIONS, "model.positions", f"one of {', '.join(POSITIONS)}")
-        for key, known in (("norm", NORMS), ("activation", ACTIVATIONS)):
-            _require(getattr(self, key) in (None, *known), f"model.{key}", f"one of {', '.join(known)}, or absent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +78,7 @@ class TrainRecipe:
     loss: str = "softmax"
     negatives: int | None = None
     calibration: float = 0.75
+    score_penalty: float = 1.0
     mask_probability: float = 0.2
     mask_count: int | None = None
     max_masks: int | None = None
@@ -136,25 +89,26 @@ class TrainRecipe:
 
     def __post_init__(self) -> None:
         """Refuse values outside their ranges."""
-        _require(self.device in DEVICES, "train.device", f"one of {', '.join(DEVICES)}")
-        _require(self.precision in PRECISIONS, "train.precision", f"one of {', '.join(PRECISIONS)}")
-        _require(self.loss in LOSSES, "train.loss", f"one of {', '.join(LOSSES)}")
+        require(self.device in DEVICES, "train.device", f"one of {', '.join(DEVICES)}")
+        require(self.precision in PRECISIONS, "train.precision", f"one of {', '.join(PRECISIONS)}")
+        require(self.loss in LOSSES, "train.loss", f"one of {', '.join(LOSSES)}")
         sampled = self.loss != "softmax"
-        _require(not sampled or self.negatives is not None, "train.negatives", f"given when train.loss is {self.loss}")
-        _require(self.keep in KEEPS, "train.keep", f"one of {', '.join(KEEPS)}")
-        _require(self.seed >= 0, "train.seed", "at least 0")
+        require(not sampled or self.negatives is not None, "train.negatives", f"given when train.loss is {self.loss}")
+        require(self.keep in KEEPS, "train.keep", f"one of {', '.join(KEEPS)}")
+        require(self.seed >= 0, "train.seed", "at least 0")
         for key in ("epochs", "patience", "batch_size", "copies"):
-            _require(getattr(self, key) >= 1, f"train.{key}", "at least 1")
+            require(getattr(self, key) >= 1, f"train.{key}", "at least 1")
         for key in ("validation_users", "window_step", "negatives", "mask_count", "max_masks"):
-            _require(getattr(self, key) is None or getattr(self, key) >= 1, f"train.{key}", "at least 1, or absent")
-        _require(self.budget_seconds is None or self.budget_seconds > 0, "train.budget_seconds", "above 0, or absent")
-        _require(self.learning_rate > 0, "train.learning_rate", "above 0")
-        _require(self.clip_norm > 0, "train.clip_norm", "above 0")
-        _require(self.warmup_steps >= 0, "train.warmup_steps", "at least 0")
-        _require(self.weight_decay >= 0, "train.weight_decay", "at least 0")
-        _require(0 < self.mask_probability < 1, "train.mask_probability", "above 0 and below 1")
+            require(getattr(self, key) is None or getattr(self, key) >= 1, f"train.{key}", "at least 1, or absent")
+        require(self.budget_seconds is None or self.budget_seconds > 0, "train.budget_seconds", "above 0, or absent")
+        require(self.learning_rate > 0, "train.learning_rate", "above 0")
+        require(self.clip_norm > 0, "train.clip_norm", "above 0")
+        require(self.warmup_steps >= 0, "train.warmup_steps", "at least 0")
+        for key in ("weight_decay", "score_penalty"):
+            require(getattr(self, key) >= 0, f"train.{key}", "at least 0")
+        require(0 < self.mask_probability < 1, "train.mask_probability", "above 0 and below 1")
         for key in ("last_item_share", "crop_share", "calibration"):
-            _require(0 <= getattr(self, key) <= 1, f"train.{key}", "between 0 and 1")
+            require(0 <= getattr(self, key) <= 1, f"train.{key}", "between 0 and 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,24 +116,33 @@ class Recipe:
     """A whole recipe."""
 
     data: DataRecipe = field(default_factory=DataRecipe)
-    model: ModelRecipe = field(default_factory=ModelRecipe)
+    model: ModelRecipe = field(default_factory=TransformerRecipe)
     train: TrainRecipe = field(default_factory=TrainRecipe)
 
     def __post_init__(self) -> None:
         """Refuse windows with gaps between them: no item of the log may go untrained."""
-        step, longest = self.train.window_step, self.model.max_length
-        _require(step is None or step <= longest, "train.window_step", f"at most model.max_length ({longest})")
+        if isinstance(self.model, NetworkRecipe):
+            step, longest = self.train.window_step, self.model.max_length
+            require(step is None or step <= longest, "train.window_step", f"at most model.max_length ({longest})")
+
+    @property
+    def rules(self) -> int | None:
+        """How many rules an item are counted beside the network, if any: only transformers have that key."""
+        return self.model.rules if isinstance(self.model, TransformerRecipe) else None
+
+    @property
+    def name(self) -> str:
+        """What tables and bundles call the model."""
+        return self.model.network if self.rules is None else f"{self.model.network}-rules"
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Every key with its value, as JSON holds it."""
         return asdict(self)
 
 
-SECTIONS: dict[str, type[DataRecipe | ModelRecipe | TrainRecipe]] = {
-    "data": DataRecipe,
-    "model": ModelRecipe,
-    "train": TrainRecipe,
-}
+SECTIONS = ("data", "model", "train")
+MODEL_KEYS = {entry.name for kind in MODELS.values() for entry in fields(kind)}
+"""What [model] may hold for one model or another."""
 
 
 def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
@@ -227,14 +190,28 @@ def _parse_value(text: str) -> object:
 
 
 def _check_section(section: str, entries: Mapping[str, Any]) -> DataRecipe | ModelRecipe | TrainRecipe:
-    kind = SECTIONS[section]
+    kind = _choose_kind(section, entries)
+    if section == "model":
+        entries = {"network": DEFAULT, **entries}
     hints = get_type_hints(kind)
     names = [entry.name for entry in fields(kind)]
     values: dict[str, Any] = {}
     for key, value in entries.items():
+        if section == "model" and key in MODEL_KEYS and key not in names:
+            raise RecipeError(f"model.{key} means nothing to {entries['network']}, which knows {', '.join(names)}")
         _find(key, names, "key", prefix=f"{section}.")
         values[key] = _check_value(f"{section}.{key}", hints[key], value)
     return kind(**values)
+
+
+def _choose_kind(section: str, entries: Mapping[str, Any]) -> type[DataRecipe | ModelRecipe | TrainRecipe]:
+    if section == "data":
+        return DataRecipe
+    if section == "train":
+        return TrainRecipe
+    network = entries.get("network", DEFAULT)
+    require(network in MODELS, "model.network", f"one of {', '.join(MODELS)}")
+    return MODELS[network]
 
 
 def _find(name: str, known: Sequence[str] | Mapping[str, object], noun: str, *, prefix: str = "") -> None:

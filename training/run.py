@@ -12,8 +12,10 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     test_ranks.npz                   for each test question, how many items scored higher and how many the same
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
-    attention.png                    where the network looks; none where all histories are short
+    attention.png                    where a transformer looks; none where all histories are short
 ```
+
+A counter has no weights and nothing that was drawn: it counts the log anew.
 """
 
 import io
@@ -36,8 +38,8 @@ from model.contract.bundle import ARRAY_FAULTS, decode_counts, encode_counts
 from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
 from model.nets.catalogue import make_network
+from model.nets.network import Network, SequenceNetwork
 from model.nets.rules import Rules
-from model.nets.transformer import SequenceNetwork
 from training.checkpoint import load_weights
 from training.environment import choose_device, describe_environment
 from training.errors import RecipeError, RunError
@@ -45,6 +47,7 @@ from training.evaluation import Ranks
 from training.files import write_json
 from training.log import Log
 from training.loop import Epoch
+from training.model_recipe import NetworkRecipe
 from training.recipe import Recipe, make_recipe
 from training.rules import find_fault, make_rules
 from training.shapes import CONFIG, EPOCH, RESULTS, RESULTS_WITH_RULES, parse, require_metrics
@@ -125,11 +128,10 @@ class Run:
         """The test metrics. Raises RunError while the run is not finished."""
         if not self.is_finished:
             raise RunError(f"{self.path} is not finished: continue it with `nextitem-train fit ... --resume`")
-        shape = RESULTS if self.recipe.model.rules is None else RESULTS_WITH_RULES
+        shape = RESULTS if self.recipe.rules is None else RESULTS_WITH_RULES
         results = dict(self._read_json("results.json", shape))
-        name = self.recipe.model.name
         with self._faults("results.json"):
-            require_metrics(results["models"], name)
+            require_metrics(results["models"], self.recipe.name)
             datetime.fromisoformat(results["finished_at"])
         return results
 
@@ -150,23 +152,26 @@ class Run:
                     raise ValueError("not two numbers of at least 0 for each question")
         return greater, ties
 
-    def make_network(self) -> SequenceNetwork:
+    def make_network(self) -> Network:
         """The untrained network, drawn from torch's generator."""
         sizes = asdict(self.recipe.model)
-        del sizes["rules"]
-        return make_network(sizes.pop("network"), item_count=len(self.vocabulary), **sizes)
+        sizes.pop("rules", None)
+        name, users = sizes.pop("network"), self.config["data"]["users"]
+        return make_network(name, item_count=len(self.vocabulary), user_count=users, **sizes)
 
-    def load_network(self, *, alone: bool = False) -> SequenceNetwork:
+    def load_network(self, *, alone: bool = False) -> Network:
         """The weights kept so far, with the recipe's rules unless `alone`, on the recipe's device.
 
-        Raises RunError when there are none yet.
+        Raises RunError when there are none, or none yet.
         """
+        if not isinstance(self.recipe.model, NetworkRecipe):
+            raise RunError(f"{self.path} has no network: {self.recipe.model.network} counts a log")
         if not self.kept.is_file():
             raise RunError(f"{self.path} has no weights yet: no epoch is complete")
         network = self.make_network()
         load_weights(self.kept, network)
-        if self.recipe.model.rules is not None and not alone:
-            rules = self._load_rules(self.recipe.model.rules)
+        if isinstance(network, SequenceNetwork) and self.recipe.rules is not None and not alone:
+            rules = self._load_rules(self.recipe.rules)
             network.rules = rules if rules.strength else None
         return network.to(choose_device(self.recipe.train.device)).eval()
 
@@ -206,7 +211,7 @@ class Run:
             "environment": describe_environment(device),
         }
         counts = encode_counts(count_items(log.histories, len(log.vocabulary)))
-        samples = _choose_samples(log, recipe.model.max_length)
+        samples = _choose_samples(log, recipe.model.max_length) if isinstance(recipe.model, NetworkRecipe) else []
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)  # not before all else is known to work
         write_whole(self.path / "vocabulary.txt", log.vocabulary.to_bytes())
         write_whole(self.path / "counts.npy", counts)

@@ -6,13 +6,14 @@ from typing import Any, NoReturn
 
 from training.results import DECIDES, SHOWN
 
-_METRIC = {"value": float, "low": float, "high": float}
-CONFIG = {"recipe": {}, "data": {"fingerprint": str, "last_event_at": str | None}}
+METRIC = {"value": float, "low": float, "high": float}
+"""A mean with its interval."""
+CONFIG = {"recipe": {}, "data": {"fingerprint": str, "users": int, "last_event_at": str | None}}
 RESULTS = {
     "protocol": str,
     "users": int,
     "models": {},
-    "comparison": {"winner": str, "second": str, "metric": str, "lead": _METRIC},
+    "comparison": {"winner": str, "second": str, "metric": str, "lead": METRIC},
     "epochs": int,
     "kept_epoch": int,
     "stopped_because": str,
@@ -35,9 +36,9 @@ def parse(text: str | bytes, shape: Mapping[str, Any] | None = None) -> Any:  # 
 
 def require_metrics(models: Mapping[str, Any], name: str) -> None:
     """Refuse models among which this one has no metrics with their intervals. Raises as `parse` does."""
-    _require(models, {name: dict.fromkeys(SHOWN, _METRIC)}, "models")
+    _require(models, {name: dict.fromkeys(SHOWN, METRIC)}, "models")
     for model in models.values():
-        _require(model, dict.fromkeys(model, _METRIC), "a model")
+        _require(model, dict.fromkeys(model, METRIC), "a model")
 
 
 def _require(document: object, shape: Any, name: str) -> None:  # noqa: ANN401 - a type or a shape

@@ -71,16 +71,33 @@ def disturb(faults: Faults) -> Callable[[System], Awaitable[None]]:
     return disturb_line
 
 
+def sicken(ailment: str) -> Callable[[System], Awaitable[None]]:
+    """A fault of the engine, as benchmarks/ailing.py has them."""
+
+    async def sicken_engine(system: System) -> None:
+        system.ailment.write_text(ailment)
+        await asyncio.sleep(LASTS_S)
+        system.ailment.write_text("")
+
+    return sicken_engine
+
+
+KILLED: Final = "service killed"
+"""The only fault that leaves nobody to answer."""
+
 KINDS: Final[Mapping[str, Callable[[System], Awaitable[None]]]] = {
     "power cut": cut_power,
     "power cut while the file is rewritten": cut_power_in_rewrite,
     "power cut after appendfsync everysec": cut_power_of_unsafe,
     "store killed": kill_store,
-    "service killed": kill_service,
+    KILLED: kill_service,
     "store frozen": freeze_store,
     "store's memory full": fill_memory,
     "replies lost, 30 %": disturb(Faults(lost_replies=0.3)),
     "connections reset, 30 %": disturb(Faults(resets=0.3)),
     "replies 300 ms late": disturb(Faults(delay_s=0.3)),
     "black hole": disturb(Faults(black_hole=True)),
+    "engine raises": sicken("raise"),
+    "engine answers NaN": sicken("nan"),
+    "engine takes a second": sicken("slow 1"),
 }

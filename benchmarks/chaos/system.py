@@ -27,6 +27,8 @@ class System:
     clients: Clients
     sending: asyncio.Task[None]
     archive: Path
+    ailment: Path
+    """What it says becomes of the engine (benchmarks/ailing.py)."""
 
     async def wait_for(self, acknowledged: int) -> None:
         """Wait until so many events are acknowledged in all. Raises TimeoutError, or what ended the clients."""
@@ -68,12 +70,14 @@ async def run_system(
     async with Proxy(store.url) as proxy:
         archive = folder / "archive"
         archiving = ("--archive-dir", str(archive), "--archive-minutes", "1")
-        service = ServiceProcess(proxy.url, bundle, folder / "service.log", "--durability", durability, *archiving)
+        ailment = folder / "ailment"
+        words = ("--ailment", str(ailment), "--durability", durability, *archiving)
+        service = ServiceProcess(proxy.url, bundle, folder / "service.log", *words, module="benchmarks.ailing")
         await service.start()
         sender = Clients(lambda: service.url, count=clients)
         sending = asyncio.create_task(sender.run())
         try:
-            yield System(store, proxy, service, sender, sending, archive)
+            yield System(store, proxy, service, sender, sending, archive, ailment)
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)

@@ -60,6 +60,7 @@ class Manifest:
     width: int
     layers: int
     heads: int
+    """1 in networks without attention, and so are layers where there are none."""
     trained_at: str
     last_event_at: str | None
     data_fingerprint: str

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.nets.dropout import drop
-from model.nets.transformer import SequenceNetwork, TransformerConfig, make_norm, mark_real
+from model.nets.network import mark_real
+from model.nets.transformer import Transformer, TransformerConfig, make_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class Bert4RecConfig(TransformerConfig):
     """The paper's smallest network for MovieLens: two post-LN layers of equations 1 to 6."""
 
 
-class Bert4Rec(SequenceNetwork):
+class Bert4Rec(Transformer):
     """Bidirectional encoder over a history with [mask] tokens; the state at a [mask] ranks the items for its place."""
 
     causal = False

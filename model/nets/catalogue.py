@@ -1,18 +1,32 @@
 """The networks by name."""
 
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.caser import Caser, CaserConfig, CaserHistory, CaserHistoryConfig
+from model.nets.factors import BprMf, Fmc, Fpmc, TransRec
+from model.nets.gru4rec import Gru4Rec, Gru4RecConfig
+from model.nets.network import Network, NetworkConfig, UserNetwork, UserNetworkConfig
 from model.nets.sasrec import Sasrec, SasrecConfig
-from model.nets.transformer import SequenceNetwork, TransformerConfig
+from model.nets.word2vec import Cbow, SkipGram
 
-_NETWORKS: dict[str, tuple[type[SequenceNetwork], type[TransformerConfig]]] = {
+NETWORKS: dict[str, tuple[type[Network], type[NetworkConfig]]] = {
     "bert4rec": (Bert4Rec, Bert4RecConfig),
     "sasrec": (Sasrec, SasrecConfig),
+    "gru4rec": (Gru4Rec, Gru4RecConfig),
+    "caser": (Caser, CaserConfig),
+    "caser-history": (CaserHistory, CaserHistoryConfig),
+    "cbow": (Cbow, NetworkConfig),
+    "skip-gram": (SkipGram, NetworkConfig),
+    "bpr-mf": (BprMf, UserNetworkConfig),
+    "fmc": (Fmc, NetworkConfig),
+    "fpmc": (Fpmc, UserNetworkConfig),
+    "transrec": (TransRec, UserNetworkConfig),
 }
-NETWORKS = tuple(_NETWORKS)
 
 
-def make_network(name: str, *, item_count: int, **sizes: object) -> SequenceNetwork:
+def make_network(name: str, *, item_count: int, user_count: int = 0, **sizes: object) -> Network:
     """An untrained network, drawn from torch's generator; sizes that are None are the paper's."""
-    network, config = _NETWORKS[name]
+    network, config = NETWORKS[name]
     given = {key: value for key, value in sizes.items() if value is not None}
+    if issubclass(network, UserNetwork):
+        given["user_count"] = user_count
     return network(config(item_count=item_count, **given))  # type: ignore[arg-type]  # the config checks its values

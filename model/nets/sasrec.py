@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from model.nets.dropout import drop
-from model.nets.transformer import SequenceNetwork, TransformerConfig, mark_real
+from model.nets.network import mark_real, shift_right
+from model.nets.transformer import Transformer, TransformerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,27 +27,20 @@ class SasrecConfig(TransformerConfig):
     activation: str = "relu"
 
 
-class Sasrec(SequenceNetwork):
-    """Causal encoder; the state at a place ranks the items for it by what came before."""
-
-    causal = True
+class Sasrec(Transformer):
+    """Causal encoder; the state at a place ranks the items for it by what came before: r_t = F_t M^T."""
 
     def __init__(self, config: SasrecConfig) -> None:
         super().__init__(config)
-        self.register_buffer("item_bias", torch.zeros(config.item_count), persistent=False)  # r = F M^T has no bias
+        self.register_buffer("item_bias", torch.zeros(config.item_count), persistent=False)  # F M^T has none
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
         T = item_ids.shape[1]
         column = torch.arange(T, device=item_ids.device)
-        mask = self.config.item_count + 1
-        before = torch.where(column == T - lengths[:, None], mask, item_ids.roll(1, dims=1))
+        before = shift_right(item_ids, lengths, self.config.item_count + 1)
         x = self.place(self.items(before) * math.sqrt(self.config.width))
         past = (column[:, None] >= column) & mark_real(item_ids, lengths)[:, None, :]
         allowed = past | (column[:, None] == column)  # padding sees itself: a query without keys would give NaN
         return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None], at)
-
-    def read_head(self, hidden: Tensor) -> Tensor:
-        """The state itself: r_t = F_t M^T (section III.D)."""
-        return hidden

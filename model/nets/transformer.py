@@ -1,22 +1,18 @@
-"""What the networks share: Transformer layers over a history (Vaswani et al. 2017) with every switch of the ablations.
+"""What the transformers share: layers over a history (Vaswani et al. 2017) with every switch of the ablations.
 
-Shapes: B batch, T tokens, N longest history, D width, H heads, V items, K some items, M rows to score, Q places in
-a row. Positions count back from the newest token (model/contract/sequence.py).
+Positions count back from the newest token (model/contract/sequence.py).
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.contract.vocabulary import PAD
 from model.nets.attention import attend, weigh
 from model.nets.dropout import drop
-from model.nets.rules import Rules
+from model.nets.network import NetworkConfig, SequenceNetwork, pick_places
 
 POSITIONS = ("learned", "relative", "none")
 NORMS = ("post", "pre", "none")
@@ -24,15 +20,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
+class TransformerConfig(NetworkConfig):
     """Sizes and switches of a network; the ablations of Sun et al. 2019 (table 5) are switches."""
 
-    item_count: int
-    max_length: int = 200
-    width: int = 64
     layers: int = 2
     heads: int = 2
     dropout: float = 0.1
+    tied: bool = True
+    """Whether items that are read and items that are ranked share their embeddings."""
     attention_dropout: float | None = None
     """Of attention weights; None: as `dropout`."""
     positions: str = "learned"
@@ -46,8 +41,9 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         """Refuse sizes that do not fit together."""
-        if min(self.item_count, self.layers, self.heads, self.inner_factor) < 1 or self.max_length < 2:
-            raise ValueError("item_count, layers, heads and inner_factor start at 1, max_length at 2")
+        super().__post_init__()
+        if min(self.layers, self.heads, self.inner_factor) < 1:
+            raise ValueError("layers, heads and inner_factor start at 1")
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         if not all(0 <= share < 1 for share in (self.dropout, self.attention_dropout or 0.0)):
@@ -84,7 +80,7 @@ class Layer(nn.Module):
         """
         pre = self.config.norm == "pre"
         seen = self.attention_norm(x) if pre else x
-        asking, x = (seen, x) if at is None else (_pick(seen, at), _pick(x, at))
+        asking, x = (seen, x) if at is None else (pick_places(seen, at), pick_places(x, at))
         if at is not None and allowed.shape[2] > 1:
             allowed = allowed.take_along_dim(at[:, None, :, None], dim=2)
         x = self._join(x, self._mix(asking, seen, allowed, at), self.attention_norm)
@@ -140,48 +136,17 @@ class Layer(nn.Module):
         return norm(joined) if self.config.norm == "post" else joined
 
 
-class SequenceNetwork(nn.Module, ABC):
-    """A network whose state at a place ranks the items for that place.
+class Transformer(SequenceNetwork):
+    """Layers of self-attention over a history."""
 
-    `encode` and `read_head` are a network's own; the item table is shared between input and output.
-    """
-
-    causal: ClassVar[bool]
-    """Whether the state at a place is made of earlier items alone, so that one pass trains every place."""
-    item_bias: Tensor
-    """(V), added to the scores."""
-    rules: Rules | None
-    """Added to the scores of `forward` once they are counted; training knows nothing of them."""
+    config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.rules = None
-        self.config = config
-        self.items = nn.Embedding(config.item_count + 2, config.width)  # PAD, items 1..V, MASK
+        super().__init__(config, tied=config.tied)
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.empty(config.max_length, config.width))
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         self.last_norm = make_norm(config) if config.norm == "pre" else nn.Identity()
-
-    def reset_parameters(self) -> None:
-        """Draw weights from a normal of deviation 0.02 cut at 0.02 (Sun et al. 2019, section 4.3), biases 0."""
-        for parameter in self.parameters():
-            if parameter.dim() > 1:
-                nn.init.trunc_normal_(parameter, std=0.02, a=-0.02, b=0.02)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.zeros_(module.bias)
-
-    @abstractmethod
-    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding.
-
-        With `at` (B, Q) only the states at these places: (B, Q, D), which spares most of the last layer.
-        """
-
-    @abstractmethod
-    def read_head(self, hidden: Tensor) -> Tensor:
-        """Make states (..., D) ready for the item table."""
 
     def place(self, tokens: Tensor) -> Tensor:
         """Add to token embeddings (B, T, D) their learned positions, if there are any."""
@@ -213,34 +178,7 @@ class SequenceNetwork(nn.Module, ABC):
                 hook.remove()
         return weights
 
-    @property
-    def table(self) -> Tensor:
-        """The output embeddings (V, D), row j for the item of index j + 1."""
-        return self.items.weight[PAD + 1 : -1]
-
-    def score_items(self, hidden: Tensor) -> Tensor:
-        """Logits of all items: states (..., D) -> (..., V), column j for the item of index j + 1."""
-        return F.linear(self.read_head(hidden), self.table, self.item_bias)
-
-    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Scores of all items after each history that ends in [mask]: (B, T), (B) -> (B, V)."""
-        scores = self.score_items(self.encode(item_ids, lengths)[:, -1])
-        return scores if self.rules is None else scores + self.rules(item_ids)[:, PAD + 1 : -1]
-
 
 def make_norm(config: TransformerConfig) -> nn.Module:
     """LayerNorm, or nothing in a network without norms."""
     return nn.Identity() if config.norm == "none" else nn.LayerNorm(config.width)
-
-
-def _pick(x: Tensor, at: Tensor) -> Tensor:
-    """Rows of x (B, T, D) at places (B, Q): (B, Q, D). By flat rows, whose gradient is added up a row at a time."""
-    B, T, D = x.shape
-    rows = at + T * torch.arange(B, device=at.device)[:, None]
-    return x.flatten(0, 1).index_select(0, rows.flatten()).view(B, -1, D)
-
-
-def mark_real(item_ids: Tensor, lengths: Tensor) -> Tensor:
-    """Which tokens (B, T) of right-aligned rows are no padding."""
-    T = item_ids.shape[1]
-    return torch.arange(T, device=item_ids.device) >= T - lengths[:, None]

@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from benchmarks.chaos.processes import ServiceProcess
-from benchmarks.load import fire
+from benchmarks.cores import Turn, compare, look
+from benchmarks.load import Outcome, fire
+from benchmarks.soak.answers import count_failed, count_refused, tabulate
 from benchmarks.soak.memory import Sample, measure_growth, sample
 from benchmarks.soak.traffic import KINDS, mix
 
@@ -31,6 +33,21 @@ def test_sample_sees_memory_and_files(tmp_path):
         file.close()
     assert after.resident_mib - before.resident_mib == pytest.approx(len(block) / (1 << 20), abs=8)
     assert after.open_files - before.open_files == 3
+
+
+def test_refusals_are_no_failures():
+    """A 503 is told from other 5xx and from no answer at all; 4xx are what was asked for."""
+    outcomes = [Outcome("kind", 0, 0, 0.5, status, "", "") for status in (200, 204, 404, 422, 503, 503, 500, 0)]
+    assert (count_refused(outcomes), count_failed(outcomes)) == (2, 2)
+    assert tabulate(outcomes, ["kind"]).splitlines()[1].split()[:5] == ["kind", "8", "2", "2", "500"]
+
+
+def test_waiting_for_a_core_shows():
+    """Half of four seconds run, a quarter waited; and a process that computes is seen to run."""
+    assert compare(Turn(0, 1, 1), Turn(4, 3, 2)) == "ran 50 % of the time, waited for a core 25 %"
+    first = look()
+    while look().ran_s - first.ran_s < 0.05:
+        sum(range(10_000))
 
 
 @pytest.mark.timeout(120)

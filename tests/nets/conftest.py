@@ -20,12 +20,13 @@ def vocabulary():
 
 @pytest.fixture(scope="session")
 def make_small(vocabulary):
-    """A maker of networks by name with two layers, two heads and a window of twelve; keyword arguments are switches."""
+    """A maker of networks by name with a window of twelve, transformers with two layers and heads; keywords switch."""
 
     def make(name, **switches):
         torch.manual_seed(7)
-        sizes = {"max_length": 12, "width": 16, "layers": 2, "heads": 2, **switches}
-        network = make_network(name, item_count=len(vocabulary), **sizes)
+        layers = {"layers": 2, "heads": 2} if name in {"bert4rec", "sasrec"} else {}
+        sizes = {"max_length": 12, "width": 16, **layers, **switches}
+        network = make_network(name, item_count=len(vocabulary), user_count=5, **sizes)
         deviation = 0.1 if switches.get("norm") == "none" else 0.4  # without norms nothing bounds the scores
         with torch.no_grad():
             for parameter in network.parameters():
@@ -43,14 +44,14 @@ def network(make_small):
 
 @pytest.fixture(scope="session")
 def ask():
-    """A function: network, item-index histories -> scores (B, V)."""
+    """A function: network, item-index histories and, where it knows them, their users -> scores (B, V)."""
 
-    def ask(network, *histories):
-        item_ids, lengths = encode_histories(
+    def ask(network, *histories, users=None):
+        given = encode_histories(
             histories, max_length=network.config.max_length, mask_index=network.config.item_count + 1
         )
         with torch.inference_mode():
-            return network(torch.from_numpy(item_ids), torch.from_numpy(lengths))
+            return network(*map(torch.from_numpy, given), *([] if users is None else [torch.tensor(users)]))
 
     return ask
 

@@ -6,6 +6,7 @@ import torch
 from model.contract.sequence import encode_histories
 from model.nets import transformer
 from model.nets.attention import attend, weigh
+from model.nets.network import mark_real
 
 HISTORIES = ([1, 2, 3, 4, 5, 6, 7], [8, 9], [])
 
@@ -41,14 +42,14 @@ def test_weights_that_are_shown_are_the_weights_that_are_used(shown, monkeypatch
     with torch.inference_mode():
         states = network.encode(item_ids, lengths)
     assert next(left, None) is None
-    real = transformer.mark_real(item_ids, lengths)
+    real = mark_real(item_ids, lengths)
     torch.testing.assert_close(states[real], expected[real])
 
 
 def test_weights_are_shares_of_what_a_token_may_see(shown):
     """Rows sum to 1, padding gets nothing, and in a causal network neither do later tokens."""
     network, item_ids, lengths, weights = shown
-    real = transformer.mark_real(item_ids, lengths)
+    real = mark_real(item_ids, lengths)
     config = network.config
     assert len(weights) == config.layers
     for layer in weights:

@@ -18,7 +18,7 @@ from model.parity import ExportError, check_parity, make_golden
 MAX_LENGTH = 12
 
 
-@pytest.fixture(scope="module", params=["bert4rec", "sasrec"])
+@pytest.fixture(scope="module", params=["bert4rec", "sasrec", "gru4rec", "caser-history", "fmc"])
 def network(request, make_small):
     """Each network, as its paper has it."""
     return make_small(request.param)
@@ -59,6 +59,25 @@ def test_graph_answers_as_the_network(graph, network, vocabulary, histories):
     examples = make_golden(network, vocabulary, histories)
     assert len(examples) == 601
     check_parity(graph, examples, vocabulary, max_length=MAX_LENGTH)
+
+
+@pytest.mark.parametrize(
+    ("name", "switches"),
+    [
+        ("gru4rec", {"layers": 3}),
+        ("caser-history", {"span": 1}),
+        ("cbow", {}),
+        ("skip-gram", {}),
+        ("sasrec", {"tied": False}),
+    ],
+    ids=str,
+)
+def test_other_shapes_export(make_small, vocabulary, histories, name, switches):
+    """More recurrent layers, filters of one item alone, means, and an output table of its own."""
+    network = make_small(name, **switches)
+    check_parity(
+        export_network(network), make_golden(network, vocabulary, histories[:5]), vocabulary, max_length=MAX_LENGTH
+    )
 
 
 @pytest.mark.parametrize("name", ["bert4rec", "sasrec"])
@@ -113,7 +132,7 @@ def test_equal_scores_stand_in_the_order_of_ids(network, vocabulary):
     twin = type(network)(network.config)
     twin.load_state_dict(network.state_dict())
     with torch.no_grad():
-        twin.items.weight[1:-1] = twin.items.weight[1]
+        twin.rows[1:-1] = twin.rows[1].clone()
         twin.item_bias.zero_()
     session = onnxruntime.InferenceSession(export_network(twin), providers=["CPUExecutionProvider"])
     indexes, scores = rank(session, vocabulary, [["i1", "i2"]], k=60)
@@ -124,9 +143,9 @@ def test_equal_scores_stand_in_the_order_of_ids(network, vocabulary):
 def test_another_graph_is_refused(graph, network, vocabulary, histories):
     """A weight that changed on the way is found."""
     document = onnx.load_from_string(graph)
-    table = next(tensor for tensor in document.graph.initializer if tensor.name == "network.positions")
+    table = next(tensor for tensor in document.graph.initializer if tensor.name == "network.items.weight")
     changed = numpy_helper.to_array(table).copy()
-    changed[-1, 0] += 0.5
+    changed[-1, 0] += 5  # [mask]'s, which every network reads
     table.CopyFrom(numpy_helper.from_array(changed, table.name))
     with pytest.raises(ExportError, match="disagree: golden example"):
         check_parity(

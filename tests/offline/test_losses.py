@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.nets.catalogue import make_network
+from model.nets.network import UserNetwork
 from training import softmax
 from training.batches import Samples
 from training.loss import calibrate, measure_loss
@@ -21,6 +22,9 @@ RECIPES = {
     "sampled_softmax": TrainRecipe(loss="sampled_softmax", negatives=7),
     "gbce": TrainRecipe(loss="gbce", negatives=7, calibration=0.6),
     "bce": TrainRecipe(loss="bce", negatives=2),
+    "bpr": TrainRecipe(loss="bpr", negatives=2),
+    "bpr_max": TrainRecipe(loss="bpr_max", negatives=7, score_penalty=0.5),
+    "top1_max": TrainRecipe(loss="top1_max", negatives=7),
 }
 
 
@@ -32,8 +36,9 @@ def make_batch(make_histories):
         torch.manual_seed(0)
         draw = np.random.default_rng(0)
         rows = [draw.integers(1, min(V, item_count) + 1, length) for length in (6, 2, 1, 5, 9)]
-        sizes = {"max_length": 6, "width": 16, "heads": 2, "dropout": 0.0, **switches}
-        network = make_network(name, item_count=item_count, **sizes)
+        layers = {"heads": 2, "dropout": 0.0} if name in {"bert4rec", "sasrec"} else {}
+        sizes = {"max_length": 6, "width": 16, **layers, **switches}
+        network = make_network(name, item_count=item_count, user_count=len(rows), **sizes)
         with torch.no_grad():
             network.items.weight.normal_()
         samples = Samples(make_histories(rows), recipe, max_length=6, item_count=item_count, causal=network.causal)
@@ -52,6 +57,10 @@ def naive_loss(scores, target, negatives, recipe):
     negatives = [item for item in negatives if item != target]
     if recipe.loss == "softmax":
         return -math.log(math.exp(scores[target]) / sum(map(math.exp, scores)))
+    if recipe.loss == "bpr":
+        return -sum(log_sigmoid(scores[target] - scores[item]) for item in negatives) / recipe.negatives
+    if recipe.loss in {"bpr_max", "top1_max"}:
+        return naive_maximum(scores[target], [scores[item] for item in negatives], recipe)
     if recipe.loss == "sampled_softmax":
         others = sum(math.exp(scores[item]) for item in negatives)
         return -math.log(math.exp(scores[target]) / (math.exp(scores[target]) + others))
@@ -63,14 +72,25 @@ def naive_loss(scores, target, negatives, recipe):
     return -(math.log((1 / (1 + math.exp(-scores[target]))) ** beta) + below) / (recipe.negatives + 1)
 
 
-@pytest.mark.parametrize("network", ["bert4rec", "sasrec"])
+def naive_maximum(target, negatives, recipe):
+    """BPR-max and TOP1-max of one target's score by those of its negatives."""
+    weights = [math.exp(score) / sum(map(math.exp, negatives)) for score in negatives]
+    pairs = list(zip(weights, negatives, strict=True))
+    if recipe.loss == "bpr_max":
+        apart = sum(weight / (1 + math.exp(score - target)) for weight, score in pairs)
+        return -math.log(apart) + recipe.score_penalty * sum(weight * score**2 for weight, score in pairs)
+    return sum(w / (1 + math.exp(target - s)) + w / (1 + math.exp(-(s**2))) for w, s in pairs)
+
+
+@pytest.mark.parametrize("network", ["bert4rec", "sasrec", "fpmc", "transrec"])
 @pytest.mark.parametrize("loss", RECIPES)
 def test_a_loss_is_what_its_paper_says(make_batch, network, loss):
     """The sum over a batch equals the formula, place by place, on scores of the whole table."""
     recipe = RECIPES[loss]
     network, batch = make_batch(network, recipe)
     with torch.no_grad():
-        states = network.encode(*map(torch.from_numpy, batch.input)).flatten(0, 1)[torch.from_numpy(batch.places)]
+        given = [*batch.input, batch.users] if isinstance(network, UserNetwork) else batch.input
+        states = network.encode(*map(torch.from_numpy, given)).flatten(0, 1)[torch.from_numpy(batch.places)]
         scores = network.score_items(states).double().tolist()
     negatives = [()] * len(batch.targets)
     if batch.negatives is not None:
@@ -157,7 +177,7 @@ class _Sizes(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("network", ["bert4rec", "sasrec"])
+@pytest.mark.parametrize("network", ["bert4rec", "sasrec", "fpmc", "transrec"])
 @pytest.mark.parametrize("loss", RECIPES)
 def test_sampled_losses_do_not_grow_with_the_catalogue(make_batch, network, loss):
     """With fifty times the items no tensor of a step grows but the table's own gradient, unlike the full softmax's."""

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
-from training.baselines import Markov, Popularity, Rules
+from training.counters.chains import Markov, Rules
+from training.counters.popular import Popularity
 from training.errors import Diverged
 from training.evaluation import NetworkScorer, evaluate, rank_targets
 from training.lists import rank_lists

@@ -2,17 +2,23 @@
 
 import re
 import tomllib
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
 
 from model.nets import catalogue, transformer
-from training import recipe
+from training import model_recipe
 from training.errors import RecipeError
-from training.recipe import RECIPES, SECTIONS, make_recipe, read_recipe
+from training.recipe import RECIPES, DataRecipe, TrainRecipe, make_recipe, read_recipe
 
-KEYS = [(section, entry.name) for section, kind in SECTIONS.items() for entry in fields(kind)]
+SECTIONS = {"data": [DataRecipe], "model": [*model_recipe.MODELS.values()], "train": [TrainRecipe]}
+KEYS = [
+    (section, key)
+    for section, kinds in SECTIONS.items()
+    for key in dict.fromkeys(entry.name for kind in kinds for entry in fields(kind))
+]
+DEMO = {entry.name for kind in (DataRecipe, model_recipe.TransformerRecipe, TrainRecipe) for entry in fields(kind)}
 DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
 
 
@@ -42,13 +48,28 @@ DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
         ({"model": {"dropout": 1.0}}, r"model\.dropout must be at least 0 and below 1"),
         ({"model": {"attention_dropout": 1}}, r"model\.attention_dropout must be at least 0 and below 1"),
         ({"model": {"network": "gru"}}, r"model\.network must be one of bert4rec, sasrec"),
+        ({"model": {"network": 3}}, r"model\.network must be one of bert4rec, sasrec"),
+        (
+            {"model": {"network": "gru4rec", "heads": 2}},
+            r"model\.heads means nothing to gru4rec, which knows network, max",
+        ),
+        ({"model": {"network": "pop", "width": 2}}, r"model\.width means nothing to pop, which knows network"),
+        ({"model": {"network": "gru4rec", "layers": 0}}, r"model\.layers must be at least 1"),
+        ({"model": {"network": "gru4rec", "dropout": 1.0}}, r"model\.dropout must be at least 0 and below 1"),
+        ({"model": {"network": "caser", "span": 0}}, r"model\.span must be at least 1"),
+        ({"model": {"network": "recent-pop", "days": 0}}, r"model\.days must be above 0"),
+        ({"model": {"network": "rules", "reach": 0}}, r"model\.reach must be at least 1"),
+        ({"model": {"network": "rules", "decay": 0.4}}, r"model\.decay must be between 0\.5 and 1"),
+        ({"model": {"network": "item-knn", "neighbours": 0}}, r"model\.neighbours must be at least 1"),
+        ({"model": {"network": "session-knn", "sessions": 9}}, r"model\.sessions must be at least model\.neighbours"),
         ({"model": {"norm": "after"}}, r"model\.norm must be one of post, pre, none, or absent"),
         ({"model": {"activation": "tanh"}}, r"model\.activation must be one of gelu, relu, or absent"),
         ({"model": {"positions": "sine"}}, r"model\.positions must be one of learned, relative, none"),
         ({"model": {"residual": 1}}, r"model\.residual must be true or false, not 1"),
         ({"model": {"inner_factor": 0}}, r"model\.inner_factor must be at least 1, or absent"),
         ({"model": {"rules": 0}}, r"model\.rules must be at least 1, or absent"),
-        ({"train": {"loss": "hinge"}}, r"train\.loss must be one of softmax, sampled_softmax, gbce, bce"),
+        ({"model": {"network": "gru4rec", "rules": 5}}, r"model\.rules"),
+        ({"train": {"loss": "hinge"}}, r"train\.loss must be one of softmax, sampled_softmax, gbce, bce, bpr"),
         ({"train": {"loss": "gbce"}}, r"train\.negatives must be given when train\.loss is gbce"),
         ({"train": {"negatives": 0}}, r"train\.negatives must be at least 1, or absent"),
         ({"train": {"calibration": 1.1}}, r"train\.calibration must be between 0 and 1"),
@@ -128,12 +149,20 @@ def test_recipes_are_found_by_name_or_path(tmp_path):
 
 def test_recipes_and_networks_know_the_same_names():
     """What a recipe may choose is what the networks offer: said twice, since reading a recipe must not import torch."""
-    assert catalogue.NETWORKS == recipe.NETWORKS
-    assert transformer.POSITIONS == recipe.POSITIONS
-    assert transformer.NORMS == recipe.NORMS
-    assert tuple(transformer.ACTIVATIONS) == recipe.ACTIVATIONS
-    sizes = {entry.name for entry in fields(transformer.TransformerConfig)}
-    assert sizes - {"item_count"} == {entry.name for entry in fields(recipe.ModelRecipe)} - {"network", "rules"}
+    assert catalogue.NETWORKS.keys() == model_recipe.NETWORKS.keys()
+    assert transformer.POSITIONS == model_recipe.POSITIONS
+    assert transformer.NORMS == model_recipe.NORMS
+    assert tuple(transformer.ACTIVATIONS) == model_recipe.ACTIVATIONS
+
+
+@pytest.mark.parametrize("name", model_recipe.NETWORKS)
+def test_a_recipe_knows_all_sizes_of_its_network(name):
+    """Every size of a network but those that a log decides is a key, with the same default or an absent one."""
+    sizes = {entry.name: entry.default for entry in fields(catalogue.NETWORKS[name][1])}
+    keys = {entry.name: entry.default for entry in fields(model_recipe.NETWORKS[name])}
+    assert sizes.keys() - {"item_count", "user_count"} == keys.keys() - {"network", "rules"}
+    given = {key: value for key, value in keys.items() if value is not None and key not in {"network", "heads"}}
+    assert {key: sizes[key] for key in given} == given
 
 
 def test_a_recipe_survives_json():
@@ -152,11 +181,13 @@ def test_shipped_recipes_are_valid(name):
 
 @pytest.mark.parametrize(("section", "key"), KEYS)
 def test_every_key_is_documented(section, key):
-    """Each key has a row in docs/recipes.md under its section, and a line with a comment in demo.toml."""
+    """Each key has a row in docs/recipes.md under its section; those of the demo's network a comment in demo.toml."""
     heading = re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE)
     table = next(part for part in heading if part.startswith(f"[{section}]"))
     assert re.search(rf"^\| `{key}` \| .+ \| .{{10,}} \|$", table, flags=re.MULTILINE)
-    assert re.search(rf"^(# )?{key} = \S+ .*# .{{5,}}$", (RECIPES / "demo.toml").read_text(), flags=re.MULTILINE)
+    assert key not in DEMO or re.search(
+        rf"^(# )?{key} = \S+ .*# .{{5,}}$", (RECIPES / "demo.toml").read_text(), flags=re.MULTILINE
+    )
 
 
 def test_documented_defaults_are_the_real_ones():
@@ -165,8 +196,19 @@ def test_documented_defaults_are_the_real_ones():
         name = re.match(r"\[(\w+)\]", part)
         if name:
             rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", part, flags=re.MULTILINE))
-            kind = SECTIONS[name[1]]
-            assert rows.keys() == {entry.name for entry in fields(kind)}
+            assert rows.keys() == {key for section, key in KEYS if section == name[1]}
             written = {key: tomllib.loads(f"v = {cell[1:-1]}")["v"] for key, cell in rows.items() if cell != "absent"}
-            default = {entry.name: entry.default for entry in fields(kind) if entry.default is not None}
+            default = {}
+            for kind in reversed(SECTIONS[name[1]]):  # where models differ, the transformers' is shown
+                default |= {entry.name: entry.default for entry in fields(kind) if entry.default is not MISSING}
+            default = {key: value for key, value in default.items() if value is not None}
             assert {key: tuple(v) if isinstance(v, list) else v for key, v in written.items()} == default
+
+
+@pytest.mark.parametrize("name", model_recipe.MODELS)
+def test_every_models_keys_are_documented(name):
+    """The table of models in docs/recipes.md lists what each one knows beside `network`, with its own default."""
+    row = re.search(rf"^\| `{name}` \|.*\| ([^|]*) \|$", DOCS.read_text(), flags=re.MULTILINE)
+    assert row, f"{name} has no row"
+    known = {entry.name: entry.default for entry in fields(model_recipe.MODELS[name]) if entry.name != "network"}
+    assert set(re.findall(r"`(\w+)`", row[1])) == set(known)

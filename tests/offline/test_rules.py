@@ -10,8 +10,8 @@ import safetensors.torch
 import torch
 
 from model.nets.catalogue import make_network
-from training import baselines
 from training.cli import main
+from training.counters.chains import Rules as RulesCounter
 from training.errors import RecipeError
 from training.evaluation import NetworkScorer, evaluate
 from training.metrics import average
@@ -51,7 +51,7 @@ def test_uncut_rules_are_the_baselines(make_histories):
     asked = make_histories([draw.integers(1, 9, size=draw.integers(1, 9)).tolist() for _ in range(20)])
     item_ids, _ = asked.ask_next(max_length=50, mask_index=9)
     shares = torch.expm1(learn_rules(train, 8, 99).lift(torch.from_numpy(item_ids)).double())[:, 1:-1]
-    counted = baselines.Rules(train, 8).score(asked)
+    counted = RulesCounter(train, 8).score(asked)
     torch.testing.assert_close(
         shares / shares.sum(1, keepdim=True), counted / counted.sum(1, keepdim=True), rtol=1e-3, atol=1e-5
     )

@@ -95,3 +95,14 @@ def test_flattening_pairs_each_item_with_its_row():
 def test_counts_are_by_index():
     """counts[j] is how often index j + 1 occurs, absent items 0."""
     assert count_items(_flat([[1, 1, 3], [3]]), 4).tolist() == [2, 0, 2, 0]
+
+
+def test_a_part_of_the_log_knows_whose_it_is(make_histories):
+    """Windows, crops and empty training histories lie in the stretch of their user, and so do the newest items."""
+    log = make_histories([[1, 2, 3], [4], [5, 6, 7, 8]])
+    train = Histories(log.items, log.starts, log.ends - [1, 1, 2])
+    windows, users = cut_windows(log, 2, 1)
+    assert log.find_owners(windows).tolist() == users.tolist() == [0, 0, 1, 2, 2, 2]
+    assert train.find_owners(log.select(np.array([2, 0, 1]))).tolist() == [2, 0, 1]
+    assert [part.tolist() for part in log.cut_newest(2)] == [[2, 3], [4], [7, 8]]
+    assert log.find_owners(log.cut_newest(2)).tolist() == [0, 1, 2]

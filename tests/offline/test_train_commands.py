@@ -174,7 +174,7 @@ def test_a_run_is_evaluated_under_the_split_it_was_trained_by(tmp_path, cycle_cs
     assert main(["evaluate", run, "--data", str(late), "--set", "data.test_share=0.2"]) == 2
     assert "the moment of the split must stay the same" in capsys.readouterr().err
     assert main(["evaluate", run, "--data", str(late), "--train-only"]) == 2
-    assert "--train-only is for baselines" in capsys.readouterr().err
+    assert "--train-only is for counters" in capsys.readouterr().err
     assert main(["evaluate", "markov", "--data", str(late), "--protocol", "time", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["HR@1"]["value"] == 1.0
 
@@ -222,7 +222,7 @@ def test_baselines_are_evaluated_like_runs(cycle_csv, capsys, baseline):
         ),
         (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--items", "{two}x"], "is no file"),
         (["evaluate", "{out}", "--data", "{csv}"], "is no run: it has no config.json"),
-        (["evaluate", "pop", "--data", "{csv}", "--set", "train.epochs=1"], "only data.* matters here"),
+        (["evaluate", "pop", "--data", "{csv}", "--set", "train.epochs=1"], "only data.* and model.* matter here"),
         (["evaluate", "pop", "--data", "{csv}", "--protocol", "P1"], "fewer than 100 items"),
         (["evaluate", "pop", "--data", "{csv}", "--seed", "-1"], "--seed starts at 0"),
         (["recommend", "{out}", "--data", "{csv}", "--users", "all", "-k", "0"], "-k starts at 1"),

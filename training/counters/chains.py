@@ -1,4 +1,4 @@
-"""What a network must beat: popularity, first-order Markov counts and sequential rules, scoring as it does."""
+"""What follows what: sequential rules and first-order Markov counts."""
 
 import numpy as np
 import torch
@@ -9,18 +9,6 @@ from torch import Tensor
 from training.histories import Histories
 from training.rules import count_rules
 from training.split import count_items
-
-
-class Popularity:
-    """Scores each item by how often it occurs in the training histories."""
-
-    def __init__(self, train: Histories, item_count: int) -> None:
-        self.item_count = item_count
-        self.counts = count_items(train, item_count)
-
-    def score(self, histories: Histories) -> Tensor:
-        """The counts, for everyone the same (B, V)."""
-        return torch.from_numpy(self.counts.astype(np.float64)).repeat(len(histories), 1)
 
 
 class Rules:

@@ -1,0 +1,150 @@
+"""What every network is: states that rank the items by one product with an item table.
+
+Shapes: B batch, U users, T tokens, N longest history, D width, S width of a state, H heads, V items, K some items,
+M rows to score, Q places in a row. Item tables have V + 2 rows: PAD, items 1..V, MASK.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.contract.vocabulary import PAD
+from model.nets.rules import Rules
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """Sizes that all networks have."""
+
+    item_count: int
+    max_length: int = 200
+    width: int = 64
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no network."""
+        if min(self.item_count, self.width) < 1 or self.max_length < 2:
+            raise ValueError("item_count and width start at 1, max_length at 2")
+
+
+class Network(nn.Module, ABC):
+    """A network whose state at a place ranks the items for that place."""
+
+    causal: ClassVar[bool] = True
+    """Whether the state at a place is made of earlier items alone, so that one pass trains every place."""
+    item_bias: Tensor
+    """(V), added to the scores."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.items = nn.Embedding(config.item_count + 2, config.width)
+
+    def reset_parameters(self) -> None:
+        """Draw weights from a normal of deviation 0.02 cut at 0.02 (Sun et al. 2019, section 4.3), biases 0."""
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.trunc_normal_(parameter, std=0.02, a=-0.02, b=0.02)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+    @property
+    def rows(self) -> Tensor:
+        """The output embeddings with those of PAD and MASK (V + 2, S), which rank nothing."""
+        return self.items.weight
+
+    @property
+    def table(self) -> Tensor:
+        """The output embeddings (V, S), row j for the item of index j + 1."""
+        return self.rows[PAD + 1 : -1]
+
+    def read_head(self, hidden: Tensor) -> Tensor:
+        """Make states (..., S) ready for the item table."""
+        return hidden
+
+    def score_items(self, hidden: Tensor) -> Tensor:
+        """Logits of all items: states (..., S) -> (..., V), column j for the item of index j + 1."""
+        return F.linear(self.read_head(hidden), self.table, self.item_bias)
+
+
+class SequenceNetwork(Network):
+    """Ranks from a history alone, whosever it is: it can be exported and served.
+
+    With `tied` the items that are read and those that are ranked share their embeddings.
+    """
+
+    rules: Rules | None
+    """Added to the scores of `forward` once they are counted; training knows nothing of them."""
+
+    def __init__(self, config: NetworkConfig, *, tied: bool) -> None:
+        super().__init__(config)
+        self.rules = None
+        self.tied = tied
+        if not tied:
+            self.outputs = nn.Embedding(config.item_count + 2, config.width)
+
+    @property
+    def rows(self) -> Tensor:
+        """The output embeddings with those of PAD and MASK (V + 2, D), which rank nothing."""
+        return self.items.weight if self.tied else self.outputs.weight
+
+    @abstractmethod
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+        """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding.
+
+        With `at` (B, Q) only the states at these places: (B, Q, D), which may spare work.
+        """
+
+    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
+        """Scores of all items after each history that ends in [mask]: (B, T), (B) -> (B, V)."""
+        scores = self.score_items(self.encode(item_ids, lengths)[:, -1])
+        return scores if self.rules is None else scores + self.rules(item_ids)[:, PAD + 1 : -1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserNetworkConfig(NetworkConfig):
+    """Sizes of a network that has something for each user of a log."""
+
+    user_count: int
+
+
+class UserNetwork(Network):
+    """Ranks for the users of its log alone, whom it knows by number: it is evaluated offline and cannot be served."""
+
+    config: UserNetworkConfig
+
+    def __init__(self, config: UserNetworkConfig) -> None:
+        super().__init__(config)
+        self.users = nn.Embedding(config.user_count, config.width)
+
+    @abstractmethod
+    def encode(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:
+        """Take right-aligned item_ids (B, T), lengths (B) and whose they are (B). Returns states (B, T, S)."""
+
+    def forward(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:
+        """Scores of all items after each user's history that ends in [mask]: (B, T), (B), (B) -> (B, V)."""
+        return self.score_items(self.encode(item_ids, lengths, users)[:, -1])
+
+
+def mark_real(item_ids: Tensor, lengths: Tensor) -> Tensor:
+    """Which tokens (B, T) of right-aligned rows are no padding."""
+    T = item_ids.shape[1]
+    return torch.arange(T, device=item_ids.device) >= T - lengths[:, None]
+
+
+def shift_right(item_ids: Tensor, lengths: Tensor, mask: int) -> Tensor:
+    """What stands before each token of right-aligned rows (B, T), `mask` before the first one of each."""
+    T = item_ids.shape[1]
+    column = torch.arange(T, device=item_ids.device)
+    return torch.where(column == T - lengths[:, None], mask, item_ids.roll(1, dims=1))
+
+
+def pick_places(x: Tensor, at: Tensor) -> Tensor:
+    """Rows of x (B, T, D) at places (B, Q): (B, Q, D). By flat rows, whose gradient is added up a row at a time."""
+    B, T, D = x.shape
+    rows = at + T * torch.arange(B, device=at.device)[:, None]
+    return x.flatten(0, 1).index_select(0, rows.flatten()).view(B, -1, D)

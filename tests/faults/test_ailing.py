@@ -1,0 +1,54 @@
+"""What the measurements of a bad day rely on: an engine that falls ill as it is told, and a judge of overload."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from benchmarks.chaos.processes import ServiceProcess
+from benchmarks.load import Outcome
+from benchmarks.overload import Step, judge
+
+
+@pytest.mark.timeout(120)
+def test_engine_falls_ill_and_recovers(folder, store, bundle):
+    """It raises, answers NaN, takes long and is well again; each shows in the answer."""
+    ailment = folder / "ailment"
+
+    async def run():
+        options = ("--ailment", str(ailment))
+        service = ServiceProcess(store.url, bundle, folder / "service.log", *options, module="benchmarks.ailing")
+        await service.start()
+        found = []
+        async with httpx.AsyncClient(base_url=service.url, timeout=30) as http:
+            for state, timeout_ms in (("", 2000), ("raise", 2000), ("nan", 2000), ("slow 0.2", 100), ("", 2000)):
+                ailment.write_text(state)
+                answer = (await http.post("/recommend", json={"items": ["i01"], "timeout_ms": timeout_ms})).json()
+                found.append((answer["source"], answer["degraded"]))
+        await service.stop()
+        return found
+
+    ill = ("popular", "engine_unavailable")
+    assert asyncio.run(run()) == [("model", None), ill, ill, ("popular", "deadline"), ("model", None)]
+
+
+def step(modelled, *, refused_events=0, unanswered=0):
+    """A second in which so many questions were answered by the model."""
+    asks = [Outcome("ask", 0, 0, 0, 200, "model", "")] * modelled + [Outcome("ask", 0, 0, 0, 0, "", "")] * unanswered
+    sends = [Outcome("send", 0, 0, 0, 503, "", "")] * refused_events
+    return Step(rate=80, seconds=1, asks=asks, sends=sends)
+
+
+@pytest.mark.parametrize(
+    ("flood", "status"),
+    [(step(64), 0), (step(63), 1), (step(80, refused_events=1), 1), (step(80, unanswered=1), 1), (step(0), 1)],
+)
+def test_overload_is_judged(flood, status):
+    """Four fifths of the best rate, no event refused, no question left alone."""
+    assert judge([step(80), step(70), flood]) == status
+
+
+def test_answers_of_the_model_without_a_history_are_no_goodput():
+    """A model that answers degraded did not do its work."""
+    degraded = Outcome("ask", 0, 0, 0, 200, "model", "deadline")
+    assert Step(rate=1, seconds=1, asks=[degraded], sends=[]).goodput == 0

@@ -1,0 +1,115 @@
+"""Every kind of model through the commands: counters, networks of users, networks of histories."""
+
+import json
+
+import pytest
+
+from model.contract.bundle import read_bundle
+from training.cli import main
+from training.model_recipe import COUNTERS, MODELS
+from training.recipe import read_recipe
+
+QUICK = [
+    *("--set", "train.device=cpu", "--set", "train.epochs=3", "--set", "train.batch_size=8"),
+    *("--set", "model.max_length=6", "--set", "model.width=8"),
+]
+
+
+@pytest.fixture
+def fit(tmp_path, cycle_csv, capsys):
+    """A function: recipe name -> the folder of its finished run on the ring's log, quick where there is training."""
+
+    def run(name, *settings):
+        settings = settings if name in COUNTERS else [*QUICK, *settings]
+        folder = tmp_path / name
+        code = main(["fit", name, "--data", str(cycle_csv), "--out", str(folder), *settings])
+        assert code == 0, capsys.readouterr().err
+        capsys.readouterr()
+        return folder
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["rules", "session-knn", "fpmc", "gru4rec"])
+def test_every_kind_is_fit_evaluated_and_listed(fit, cycle_csv, capsys, name):
+    """A run says of itself what `evaluate` finds, and recommends to everyone in the log."""
+    run = fit(name)
+    results = json.loads((run / "results.json").read_text())
+    assert {name, "pop", "markov", "rules"} == results["models"].keys() | {name}
+    assert main(["evaluate", str(run), "--data", str(cycle_csv), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"] == results["models"][name]
+    assert main(["recommend", str(run), "--data", str(cycle_csv), "--users", "all", "-k", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 2 * 24
+
+
+def test_a_counter_run_is_the_counter(fit, cycle_csv, capsys):
+    """`evaluate NAME`, with settings, and a run of its recipe agree."""
+    run = fit("item-knn", "--set", "model.neighbours=1")
+    counted = json.loads((run / "results.json").read_text())["models"]["item-knn"]
+    for neighbours in (1, 8):
+        setting = f"model.neighbours={neighbours}"
+        assert main(["evaluate", "item-knn", "--data", str(cycle_csv), "--json", "--set", setting]) == 0
+        assert (json.loads(capsys.readouterr().out)["metrics"] == counted) is (neighbours == 1)
+    assert main(["evaluate", "item-knn", "--data", str(cycle_csv), "--set", "train.epochs=2"]) == 2
+    assert "only data.* and model.* matter here" in capsys.readouterr().err
+
+
+def test_kinds_are_compared(tmp_path, fit, cycle_csv, capsys):
+    """Runs of a counter and of networks stand side by side, by what they wrote and anew."""
+    runs = [str(fit("item-knn")), str(fit("bpr-mf")), str(fit("fmc"))]
+    out = ["--out", str(tmp_path / "c.png"), "--json"]
+    assert main(["compare", *runs, *out]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert main(["compare", *runs, "session-knn", "--data", str(cycle_csv), *out]) == 0
+    anew = json.loads(capsys.readouterr().out)
+    assert {name: anew["models"][name] for name in runs} == {
+        name: {**metrics, **{key: anew["models"][name][key] for key in anew["models"][name].keys() - metrics.keys()}}
+        for name, metrics in written["models"].items()
+    }
+    assert "session-knn" in anew["models"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("bpr-mf", "ranks for the users that it was trained on"), ("pop", "pop counts a log")]
+)
+def test_what_cannot_be_served_is_refused(tmp_path, fit, capsys, name, reason):
+    """`publish` says why in one sentence and writes nothing."""
+    run = fit(name)
+    assert main(["publish", str(run), "--out", str(tmp_path / "bundles")]) == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "bundles").exists()
+
+
+def test_only_its_own_log_will_do(tmp_path, fit, cycle_csv, capsys):
+    """On another log a model of users has no users and a counter is another counter: both say so."""
+    other = tmp_path / "other.csv"
+    other.write_text(cycle_csv.read_text().replace("u00,", "nobody,"))
+    for name in ("transrec", "markov"):
+        run = fit(name)
+        assert main(["evaluate", str(run), "--data", str(other)]) == 2
+        assert "wants the log that it was fit on" in capsys.readouterr().err
+
+
+def test_only_transformers_have_attention(fit, cycle_csv, capsys):
+    """Others leave no picture of it, and the command says why."""
+    run = fit("gru4rec")
+    assert not (run / "attention.png").exists()
+    assert main(["attention", str(run), "--data", str(cycle_csv)]) == 2
+    assert "only transformers have it" in capsys.readouterr().err
+
+
+def test_a_recurrent_network_is_published(tmp_path, fit):
+    """What ranks from a history becomes a bundle, parity and golden examples included."""
+    run = fit("gru4rec")
+    assert main(["publish", str(run), "--out", str(tmp_path / "bundles")]) == 0
+    assert read_bundle(tmp_path / "bundles").manifest.name == "gru4rec"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_has_a_recipe(name):
+    """Each model can be fit by its name; the transformers' recipes are named for the data that they are for."""
+    if name in {"bert4rec", "sasrec"}:
+        name = f"{name}-ml-1m"
+    assert read_recipe(name).model.network == name.removesuffix("-ml-1m")

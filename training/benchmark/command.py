@@ -1,0 +1,31 @@
+"""`benchmark`: measure what is missing, then write the tables of all that is there."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from model.contract.files import write_whole
+from training.benchmark.cells import group_cells, read_cells
+from training.benchmark.picture import draw_benchmark
+from training.benchmark.table import format_csv, format_markdown
+from training.benchmark.verdict import judge, read_verdict
+from training.benchmark.work import Plan, measure_missing
+
+
+def run_benchmark(plan: Plan, stop: Callable[[], bool]) -> str | None:
+    """Measure a plan's missing cells and write all tables. Returns them as Markdown, or None after a stop."""
+    if not measure_missing(plan, stop):
+        return None
+    for group in group_cells(read_cells(plan.out)).values():
+        judge(group, out=plan.out, runs=plan.runs)
+    return write_tables(plan.out)
+
+
+def write_tables(out: Path) -> str:
+    """The tables of all cells under a folder, written and returned."""
+    cells = read_cells(out)
+    verdicts = {key: read_verdict(group, out=out) for key, group in group_cells(cells).items()}
+    text = format_markdown(cells, verdicts, "benchmark.png")
+    write_whole(out / "benchmark.csv", format_csv(cells).encode())
+    write_whole(out / "benchmark.png", draw_benchmark(cells))
+    write_whole(out / "benchmark.md", text.encode())
+    return text

@@ -1,0 +1,78 @@
+"""All cells as Markdown and CSV."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from training.benchmark.cells import Document, group_cells
+from training.benchmark.verdict import format_verdict
+from training.protocol import PROTOCOLS
+from training.results import DECIDES, SHOWN, format_interval
+
+
+def average_seeds(cells: Sequence[Document]) -> list[Document]:
+    """A row a model, the best by NDCG@10 first: means over its seeds, of the ends of the intervals too."""
+    by_model: dict[str, list[Document]] = {}
+    for cell in cells:
+        by_model.setdefault(cell["model"], []).append(cell)
+    rows = []
+    for model, seeds in by_model.items():
+        metrics = {
+            metric: {end: fmean(cell["metrics"][metric][end] for cell in seeds) for end in ("value", "low", "high")}
+            for metric in SHOWN
+        }
+        costs = {key: fmean(cell[key] for cell in seeds) for key in ("training_seconds", "ms_per_request")}
+        known = {"kind": seeds[0]["kind"], "parameters": seeds[0]["parameters"], "seeds": len(seeds)}
+        rows.append({"model": model, "metrics": metrics, **costs, **known})
+    return sorted(rows, key=lambda row: -float(row["metrics"][DECIDES]["value"]))
+
+
+def format_markdown(
+    cells: Sequence[Document], verdicts: Mapping[tuple[str, str], Mapping[str, Any] | None], picture: str
+) -> str:
+    """A table for each log and protocol, with the verdict over it."""
+    lines = ["# Benchmark", "", f"![Every model with its interval]({picture})"]
+    for (data, protocol), group in group_cells(cells).items():
+        sizes = group[0]["data"]
+        lines += [
+            "",
+            f"## {data}, {protocol}",
+            "",
+            f"{PROTOCOLS[protocol].summary}; {sizes['users']:,} users, {sizes['items']:,} items, "
+            f"{sizes['events']:,} events, {group[0]['questions']:,} questions. Means over users with 95 % intervals; "
+            "ms a request: one history at a time, ranked in the trainer's process.",
+            "",
+        ]
+        verdict = verdicts.get((data, protocol))
+        lines += [f"**{format_verdict(data, protocol, verdict)}**", ""] if verdict else []
+        lines += [
+            f"| model | kind | seeds | {' | '.join(SHOWN)} | parameters | training, s | ms a request |",
+            f"|---|---|---|{'---|' * len(SHOWN)}---|---|---|",
+        ]
+        lines += [_format_row(row) for row in average_seeds(group)]
+    return "\n".join(lines) + "\n"
+
+
+def _format_row(row: Document) -> str:
+    metrics = " | ".join(format_interval(row["metrics"][metric]) for metric in SHOWN)
+    parameters = f"{row['parameters']:,}" if row["parameters"] else "none"
+    costs = f"{row['training_seconds']:,.1f} | {row['ms_per_request']:.2f}"
+    return f"| {row['model']} | {row['kind']} | {row['seeds']} | {metrics} | {parameters} | {costs} |"
+
+
+def format_csv(cells: Sequence[Document]) -> str:
+    """A line a cell, every metric with its interval."""
+    metrics = sorted({metric for cell in cells for metric in cell["metrics"]})
+    told = ("model", "kind", "protocol", "seed", "questions", "epochs", "training_seconds", "parameters")
+    columns = ["data", *told, "ms_per_request", *(f"{m} {end}".strip() for m in metrics for end in ("", "low", "high"))]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    for cell in cells:
+        values = [
+            cell["metrics"].get(metric, {}).get(end, "") for metric in metrics for end in ("value", "low", "high")
+        ]
+        writer.writerow([cell["data"]["name"], *(cell[key] for key in told), cell["ms_per_request"], *values])
+    return buffer.getvalue()

@@ -1,0 +1,79 @@
+"""Does the transformer beat the best baseline on this log? One sentence, paired over the same users."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.benchmark.cells import Cell, Document, name_kind
+from training.errors import InputError
+from training.files import write_json
+from training.protocol import SEED
+from training.results import DECIDES, describe_values, format_interval
+from training.shapes import METRIC, parse
+
+VERDICT = {"transformer": str, "baseline": str, "users": int, "lead": METRIC}
+
+
+def judge(documents: Sequence[Document], *, out: Path, runs: Path) -> Document | None:
+    """Write what the cells of one log and protocol say, seeds averaged user by user. Returns None where they cannot.
+
+    They cannot without a transformer and a baseline, or when ranks by user are not there any more.
+    """
+    cells = [Cell.of(document, out=out, runs=runs) for document in documents]
+    values: dict[str, list[NDArray[np.float64]]] = {}
+    kinds = {cell.model: name_kind(cell.recipe) for cell in cells}
+    for cell in cells:
+        found = cell.read_values()
+        if found is None:
+            return None
+        values.setdefault(cell.model, []).append(found[DECIDES])
+    means = {model: np.mean(each, axis=0) for model, each in values.items()}
+    ranking = sorted(means, key=lambda model: float(means[model].mean()), reverse=True)
+    best = {kind: [model for model in ranking if (kinds[model] == "transformer") is kind] for kind in (True, False)}
+    if not (best[True] and best[False]):
+        return None
+    transformer, baseline = best[True][0], best[False][0]
+    lead = describe_values({"lead": means[transformer] - means[baseline]}, SEED)["lead"]
+    verdict = {
+        "transformer": transformer,
+        "baseline": baseline,
+        "users": len(means[transformer]),
+        "cells": _name_cells(documents),
+        "lead": lead,
+    }
+    write_json(_find_verdict(cells[0].path.parent), verdict)
+    return verdict
+
+
+def read_verdict(documents: Sequence[Document], *, out: Path) -> Document | None:
+    """What was said of the cells of one log and protocol, if it was of these very ones. Raises InputError."""
+    path = _find_verdict(Cell.of(documents[0], out=out, runs=out).path.parent)
+    if not path.is_file():
+        return None
+    try:
+        verdict = dict(parse(path.read_text(), VERDICT))
+    except (OSError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is no verdict: {error}; delete it") from error
+    return verdict if verdict.get("cells") == _name_cells(documents) else None
+
+
+def format_verdict(data: str, protocol: str, verdict: Mapping[str, Any]) -> str:
+    """The sentence."""
+    lead = verdict["lead"]
+    says = "beats" if lead["low"] > 0 else "loses to" if lead["high"] < 0 else "is not told apart from"
+    return (
+        f"On {data} under {protocol} the best transformer, {verdict['transformer']}, {says} the best baseline, "
+        f"{verdict['baseline']}: its {DECIDES} is {format_interval(lead, '+')} beside it (95 % over the same "
+        f"{verdict['users']:,} users)."
+    )
+
+
+def _name_cells(documents: Sequence[Document]) -> list[str]:
+    return sorted(f"{cell['model']}-s{cell['seed']} {cell['measured_at']}" for cell in documents)
+
+
+def _find_verdict(folder: Path) -> Path:
+    return folder / "verdict.json"

@@ -1,0 +1,155 @@
+"""Measuring what is missing: fit, test, time; one cell after the other, whatever was finished before."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from training.benchmark.cells import Cell, Document, name_kind, require_log
+from training.errors import InputError
+from training.evaluation import NetworkScorer, Scorer, examine, remove_seen
+from training.examination import name_protocol, prepare_run
+from training.experiment import fit
+from training.model_recipe import CounterRecipe
+from training.protocol import PROTOCOLS, SEED, Exam, require_split
+from training.reader import read_log
+from training.recipe import Recipe, read_recipe
+from training.results import DECIDES, describe_marks
+from training.run import Run
+
+_REQUESTS = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is to be measured."""
+
+    data: Path
+    name: str
+    """What the data is called in tables."""
+    models: Sequence[str]
+    """Recipes by name or path."""
+    protocols: Sequence[str] | None
+    """None: the one that the recipes' split is measured by."""
+    seeds: Sequence[int]
+    settings: Sequence[str]
+    """Over every recipe."""
+    out: Path
+    runs: Path
+
+    def list_cells(self) -> list[Cell]:
+        """All cells; a counter has one seed, since nothing in it is drawn. Raises InputError."""
+        cells = []
+        for model in self.models:
+            for seed in self.seeds:
+                recipe = read_recipe(model, [*self.settings, f"train.seed={seed}"])
+                if isinstance(recipe.model, CounterRecipe) and seed != self.seeds[0]:
+                    continue
+                protocols = self.protocols or (name_protocol(recipe.data),)
+                cells += [self._make_cell(model, recipe, protocol) for protocol in protocols]
+        self._require_one_log(cells)
+        return cells
+
+    def _make_cell(self, model: str, recipe: Recipe, protocol: str) -> Cell:
+        require_split(PROTOCOLS[protocol], recipe.data, recipe.data, model)
+        return Cell(
+            model=Path(model).stem, recipe=recipe, data=self.name, protocol=protocol, out=self.out, runs=self.runs
+        )
+
+    def _require_one_log(self, cells: Sequence[Cell]) -> None:
+        first, *others = cells
+        for cell in others:
+            if cell.recipe.data != first.recipe.data:
+                raise InputError(
+                    f"{first.model} and {cell.model} read the log differently: their [data] must be the same, "
+                    "which --set data.KEY=VALUE makes it"
+                )
+        if len({cell.path for cell in cells}) < len(cells):
+            raise InputError("two recipes have the same name: a table could not tell them apart")
+
+
+def measure_missing(plan: Plan, stop: Callable[[], bool]) -> list[Cell] | None:
+    """Measure the cells that are not there, or of another recipe. Returns all, or None after a stop."""
+    cells = plan.list_cells()
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    recipe = cells[0].recipe.data
+    require_log(plan.out, plan.name, read_log(plan.data, recipe).fingerprint, recipe)
+    missing = [cell for cell in cells if not cell.is_finished()]
+    console.print(
+        f"{plan.name}: {len(cells) - len(missing)} of {len(cells)} cells are there, {len(missing)} to measure"
+    )
+    begun = time.monotonic()
+    for done, cell in enumerate(missing):
+        if stop():
+            return None
+        console.print(f"cell {done + 1} of {len(missing)}: {cell.model}, {cell.protocol}, seed {cell.seed}")
+        document = _measure(plan, cell, stop)
+        if document is None:
+            return None
+        spent = time.monotonic() - begun
+        left = spent / (done + 1) * (len(missing) - done - 1)
+        found = document["metrics"][DECIDES]["value"]
+        console.print(f"  {DECIDES} {found:.4f}; {_say_minutes(spent)} spent, about {_say_minutes(left)} left")
+    return cells
+
+
+def _say_minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | None:
+    beside = ("markov",) if cell.recipe.model.network == "pop" else ("pop",)  # the others have cells of their own
+    results = fit(cell.recipe, plan.data, cell.run, resume=True, items=None, stop=stop, beside=beside)
+    if results is None:
+        return None
+    run = Run.open(cell.run)
+    exam, scorer = prepare_run(run, plan.data, cell.recipe.data, PROTOCOLS[cell.protocol], seed=SEED)
+    marks = examine(scorer, exam)
+    document = {
+        "model": cell.model,
+        "kind": name_kind(cell.recipe),
+        "data": {
+            "name": cell.data,
+            **{key: run.config["data"][key] for key in ("fingerprint", "users", "items", "events")},
+        },
+        "protocol": cell.protocol,
+        "seed": cell.seed,
+        "questions": len(exam.questions),
+        "metrics": describe_marks(marks, exam.seed),
+        "epochs": results["epochs"],
+        "training_seconds": results["training_seconds"],
+        "parameters": _count_parameters(scorer),
+        "ms_per_request": round(time_request(scorer, exam), 3),
+        "recipe": cell.recipe.to_dict(),
+        "environment": run.config["environment"],
+        "measured_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    cell.write(document, marks.ranks)
+    return document
+
+
+def _count_parameters(scorer: Scorer) -> int:
+    if not isinstance(scorer, NetworkScorer):
+        return 0
+    return sum(weight.numel() for weight in scorer.network.parameters())
+
+
+@torch.inference_mode()
+def time_request(scorer: Scorer, exam: Exam) -> float:
+    """Milliseconds that ranking the ten best unseen items of one history takes here, the quickest of several.
+
+    In this process, by PyTorch or numpy: what models cost beside each other, not what the service needs.
+    """
+    times = []
+    for row in range(min(_REQUESTS, len(exam.questions))):
+        history = exam.questions.histories.select(slice(row, row + 1))
+        begun = time.perf_counter()
+        scores = scorer.score(history)
+        remove_seen(scores, history)
+        scores.topk(min(10, scorer.item_count))
+        times.append(1000 * (time.perf_counter() - begun))
+    return min(times)

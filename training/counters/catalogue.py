@@ -1,0 +1,41 @@
+"""The counters by name."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.counters.chains import Markov, Rules
+from training.counters.neighbours import ItemNeighbours, SessionNeighbours
+from training.counters.popular import Popularity, RecentPopularity
+from training.evaluation import Scorer
+from training.histories import Histories
+from training.model_recipe import (
+    CounterRecipe,
+    ItemNeighboursRecipe,
+    RecentRecipe,
+    RulesRecipe,
+    SessionNeighboursRecipe,
+)
+
+
+def make_counter(
+    recipe: CounterRecipe, train: Histories, item_count: int, times_ms: NDArray[np.int64] | None
+) -> Scorer:
+    """Count the training histories; `times_ms` are of the log that they are slices of. Raises DataError."""
+    match recipe:
+        case RecentRecipe():
+            return RecentPopularity(train, item_count, times_ms, days=recipe.days)
+        case RulesRecipe():
+            return Rules(train, item_count, reach=recipe.reach, decay=recipe.decay, window=recipe.window)
+        case SessionNeighboursRecipe():
+            return SessionNeighbours(
+                train,
+                item_count,
+                times_ms,
+                neighbours=recipe.neighbours,
+                sessions=recipe.sessions,
+                window=recipe.window,
+            )
+        case ItemNeighboursRecipe():
+            return ItemNeighbours(train, item_count, neighbours=recipe.neighbours, window=recipe.window)
+        case _:
+            return Markov(train, item_count) if recipe.network == "markov" else Popularity(train, item_count)

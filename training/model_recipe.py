@@ -1,0 +1,185 @@
+"""[model]: every model's own keys, so that a key which a model does not know is refused instead of ignored.
+
+Reading a recipe must not import torch: what the networks know by themselves is said here again, and a test compares.
+"""
+
+from dataclasses import dataclass
+
+from training.errors import RecipeError
+
+POSITIONS = ("learned", "relative", "none")
+NORMS = ("post", "pre", "none")
+ACTIVATIONS = ("gelu", "relu")
+
+
+def require(holds: bool, key: str, rule: str) -> None:
+    """Refuse a key's value, saying what it must be. Raises RecipeError."""
+    if not holds:
+        raise RecipeError(f"{key} must be {rule}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRecipe:
+    """Which model."""
+
+    network: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CounterRecipe(ModelRecipe):
+    """A model that counts the log in one go: there is nothing to train, and [train] means nothing to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecentRecipe(CounterRecipe):
+    """Popularity of late."""
+
+    days: float = 7.0
+
+    def __post_init__(self) -> None:
+        """Refuse a time that holds nothing."""
+        require(self.days > 0, "model.days", "above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulesRecipe(CounterRecipe):
+    """Sequential rules."""
+
+    reach: int = 20
+    decay: float = 0.7
+    window: int = 50
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no rules."""
+        for key in ("reach", "window"):
+            require(getattr(self, key) >= 1, f"model.{key}", "at least 1")
+        require(0.5 <= self.decay <= 1, "model.decay", "between 0.5 and 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemNeighboursRecipe(CounterRecipe):
+    """Item-based nearest neighbours."""
+
+    neighbours: int = 100
+    window: int = 5
+
+    def __post_init__(self) -> None:
+        """Refuse what has no neighbours."""
+        for key in ("neighbours", "window"):
+            require(getattr(self, key) >= 1, f"model.{key}", "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionNeighboursRecipe(ItemNeighboursRecipe):
+    """Nearest neighbours among the sessions, which are the users' histories."""
+
+    sessions: int = 5000
+
+    def __post_init__(self) -> None:
+        """Refuse what has no neighbours."""
+        super().__post_init__()
+        require(self.sessions >= self.neighbours, "model.sessions", f"at least model.neighbours ({self.neighbours})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkRecipe(ModelRecipe):
+    """Sizes that all networks have; the number of items comes from the log."""
+
+    max_length: int = 200
+    width: int = 64
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no network."""
+        require(self.max_length >= 2, "model.max_length", "at least 2, for one item and [mask]")
+        require(self.width >= 1, "model.width", "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gru4RecRecipe(NetworkRecipe):
+    """GRU4Rec."""
+
+    layers: int = 1
+    dropout: float = 0.1
+    tied: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no network."""
+        super().__post_init__()
+        require(self.layers >= 1, "model.layers", "at least 1")
+        require(0 <= self.dropout < 1, "model.dropout", "at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaserRecipe(NetworkRecipe):
+    """Caser."""
+
+    dropout: float = 0.5
+    span: int = 5
+    horizontal: int = 16
+    vertical: int = 4
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no network."""
+        super().__post_init__()
+        for key in ("span", "horizontal", "vertical"):
+            require(getattr(self, key) >= 1, f"model.{key}", "at least 1")
+        require(0 <= self.dropout < 1, "model.dropout", "at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerRecipe(NetworkRecipe):
+    """BERT4Rec and SASRec; sizes that are absent are as in the network's paper."""
+
+    network: str = "bert4rec"
+    layers: int = 2
+    heads: int = 2
+    dropout: float = 0.1
+    attention_dropout: float | None = None
+    positions: str = "learned"
+    norm: str | None = None
+    residual: bool = True
+    feed_forward: bool = True
+    inner_factor: int | None = None
+    activation: str | None = None
+    tied: bool = True
+    rules: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no network."""
+        super().__post_init__()
+        for key in ("layers", "heads"):
+            require(getattr(self, key) >= 1, f"model.{key}", "at least 1")
+        require(self.width % self.heads == 0, "model.width", f"a multiple of model.heads ({self.heads})")
+        for key in ("dropout", "attention_dropout"):
+            require(0 <= (getattr(self, key) or 0) < 1, f"model.{key}", "at least 0 and below 1")
+        for key in ("inner_factor", "rules"):
+            require(getattr(self, key) is None or getattr(self, key) >= 1, f"model.{key}", "at least 1, or absent")
+        require(self.positions in POSITIONS, "model.positions", f"one of {', '.join(POSITIONS)}")
+        for key, known in (("norm", NORMS), ("activation", ACTIVATIONS)):
+            require(getattr(self, key) in (None, *known), f"model.{key}", f"one of {', '.join(known)}, or absent")
+
+
+DEFAULT = "bert4rec"
+NETWORKS: dict[str, type[NetworkRecipe]] = {
+    "bert4rec": TransformerRecipe,
+    "sasrec": TransformerRecipe,
+    "gru4rec": Gru4RecRecipe,
+    "caser": CaserRecipe,
+    "caser-history": CaserRecipe,
+    "fmc": NetworkRecipe,
+    "cbow": NetworkRecipe,
+    "skip-gram": NetworkRecipe,
+    "bpr-mf": NetworkRecipe,
+    "fpmc": NetworkRecipe,
+    "transrec": NetworkRecipe,
+}
+COUNTERS: dict[str, type[CounterRecipe]] = {
+    "pop": CounterRecipe,
+    "recent-pop": RecentRecipe,
+    "markov": CounterRecipe,
+    "rules": RulesRecipe,
+    "item-knn": ItemNeighboursRecipe,
+    "session-knn": SessionNeighboursRecipe,
+}
+MODELS: dict[str, type[ModelRecipe]] = {**NETWORKS, **COUNTERS}
+"""The keys that each model knows, by name."""
