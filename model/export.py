@@ -28,7 +28,7 @@ from model.contract.manifest import Manifest
 from model.contract.question import INPUTS
 from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
-from model.parity import check_parity, make_golden
+from model.parity import ExportError, check_parity, make_golden
 from model.recurrent import use_operators
 from model.serving.network import LastState, rewrite
 from model.serving.ranking import Items, Scan, append_ranking
@@ -43,14 +43,18 @@ GOLDEN_HISTORIES = 8
 def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewritten: bool = True) -> bytes:
     """The ONNX file of a network, weights inside. `scan` is how items are ranked (model/serving/ranking.py).
 
-    Without a scan the catalogue's size chooses one. All give the same answers, with `rewritten` layers and without;
-    layers that model/serving/network.py does not know are never rewritten.
+    Without a scan the size of the catalogue chooses one; rules beside the network want `plain`. All give the same
+    answers, with `rewritten` layers and without; layers that model/serving/network.py does not know are never
+    rewritten. Raises ExportError for rules under another scan.
     """
+    scan = scan or choose_scan(network)
+    if network.rules is not None and scan != "plain":
+        raise ExportError(f"the scan {scan} cannot add the rules beside the network: publish with --scan plain")
     network = use_operators(network.cpu()).eval()
     states = rewrite(network) if rewritten else LastState(network)
     model = export_states(states, max_length=network.config.max_length)
     items = Items(network.rows.detach().numpy(), network.item_bias.detach().numpy())
-    append_ranking(model.graph, items, scan or choose_scan(len(items.bias)))
+    append_ranking(model.graph, items, scan)
     if network.tied:
         _share(model.graph, "network.items.weight", "rank_table")
     model.producer_name = "nextitem"
@@ -59,13 +63,13 @@ def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewrit
     return graph
 
 
-def choose_scan(item_count: int) -> Scan:
-    """What is quickest on a CPU (docs/experiments.md)."""
-    return "int8" if item_count >= INTEGERS_FROM else "plain"
+def choose_scan(network: SequenceNetwork) -> Scan:
+    """What is quickest on a CPU (docs/experiments.md) of what the network can be ranked by."""
+    return "int8" if network.config.item_count >= INTEGERS_FROM and network.rules is None else "plain"
 
 
 def export_states(states: LastState, *, max_length: int) -> onnx.ModelProto:
-    """A graph with the inputs `item_ids` and `lengths` and one output, `state` (B, D)."""
+    """A graph of `item_ids` and `lengths` whose outputs are `state` (B, D) and, of rules, `lift` (B, V + 2)."""
     batch, length = torch.export.Dim("B"), torch.export.Dim("T", max=max_length)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns of its own internals
@@ -76,7 +80,7 @@ def export_states(states: LastState, *, max_length: int) -> onnx.ModelProto:
             dynamo=True,
             opset_version=OPSET,
             input_names=["item_ids", "lengths"],
-            output_names=["state"],
+            output_names=["state"] if states.network.rules is None else ["state", "lift"],
             dynamic_shapes=({0: batch, 1: length}, {0: batch}),
             verbose=False,
         )

@@ -54,7 +54,7 @@ def _fit(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.recipe, options.settings)
     from training.experiment import fit  # noqa: PLC0415 - imports torch
     from training.interrupt import Interrupt  # noqa: PLC0415
-    from training.results import format_metrics, format_verdict  # noqa: PLC0415
+    from training.results import format_metrics, format_strength, format_verdict  # noqa: PLC0415
 
     with Interrupt() as interrupt:
         results = fit(
@@ -70,6 +70,8 @@ def _fit(options: argparse.Namespace) -> int:
         return 128 + (interrupt.received or INTERRUPTED - 128)
     _say(format_metrics(results["models"], protocol=results["protocol"], users=results["users"]))
     _say(format_verdict(results["comparison"]))
+    if recipe.rules is not None:
+        _say(format_strength(results["rules"]))
     _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")
     return 0
 
@@ -92,7 +94,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         if options.train_only:
             raise InputError("--train-only is for counters: a run has seen what it was trained on")
         run = _open_run(Path(options.what))
-        name = run.recipe.model.network
+        name = run.recipe.name
         protocol = PROTOCOLS[options.protocol or name_protocol(run.recipe.data)]
         data = _read_data_settings(run.config["recipe"]["data"], options.settings)
         exam, marks = mark_run(run, options.data, data, protocol, seed=seed)

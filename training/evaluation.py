@@ -1,6 +1,7 @@
 """Ranking: all items or those that a protocol drew are candidates; the target is never removed, seen before or not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -89,24 +90,35 @@ def rank_targets(
     B = len(questions)
     greater, ties = np.zeros(B, dtype=np.int64), np.zeros(B, dtype=np.int64)
     lists = np.zeros((B, min(K, scorer.item_count)), dtype=np.int32)
-    by_length = np.argsort(questions.histories.lengths, kind="stable")  # so that batches hold little padding
-    step = int(np.clip(_SCORES_AT_ONCE // scorer.item_count, 1, 256))
-    for begin in range(0, B, step):
-        rows = by_length[begin : begin + step]
+    for rows in split_rows(questions, scorer.item_count):
+        batch = questions.select(rows)
         drawn = None if negatives is None else negatives[rows]
-        greater[rows], ties[rows], lists[rows] = _rank_batch(
-            scorer, questions.select(rows), drawn, removes_seen=removes_seen, K=lists.shape[1]
+        greater[rows], ties[rows], lists[rows] = rank_batch(
+            scorer.score(batch.histories), batch, drawn, removes_seen=removes_seen, K=lists.shape[1]
         )
         if on_questions:
             on_questions(len(rows))
     return Ranks(greater, ties, lists)
 
 
+def split_rows(questions: Questions, item_count: int) -> Iterator[NDArray[np.int64]]:
+    """The questions in batches, by row, that hold little padding and are scored at once."""
+    by_length = np.argsort(questions.histories.lengths, kind="stable")
+    step = int(np.clip(_SCORES_AT_ONCE // item_count, 1, 256))
+    for begin in range(0, len(by_length), step):
+        yield by_length[begin : begin + step]
+
+
 @torch.inference_mode()
-def _rank_batch(
-    scorer: Scorer, questions: Questions, negatives: NDArray[np.int32] | None, *, removes_seen: bool, K: int
+def rank_batch(
+    scores: Tensor,
+    questions: Questions,
+    negatives: NDArray[np.int32] | None = None,
+    *,
+    removes_seen: bool = True,
+    K: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    scores = scorer.score(questions.histories)
+    """Rank the targets of B questions by scores (B, V), which are overwritten: what `Ranks` holds. Raises Diverged."""
     if not bool(torch.isfinite(scores).all()):
         raise Diverged("a score is no finite number: nothing can be ranked by it")
     columns = torch.from_numpy(questions.targets.astype(np.int64) - 1).to(scores.device)[:, None]
@@ -149,17 +161,24 @@ class Marks:
 
 def examine(scorer: Scorer, exam: Exam) -> Marks:
     """Put a scorer through an exam, with a bar on a terminal."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("questions", total=len(exam.questions))
+    with show_questions(len(exam.questions)) as answered:
         ranks = rank_targets(
             scorer,
             exam.questions,
             negatives=exam.negatives,
             removes_seen=exam.protocol.removes_seen,
             K=LIST_LENGTH,
-            on_questions=lambda count: progress.advance(task, count),
+            on_questions=answered,
         )
     popularity = measure_popularity(ranks.lists, exam.popularity)
     values = {**measure_ranks(ranks.greater, ranks.ties), f"popularity@{LIST_LENGTH}": popularity}
     return Marks(ranks, values, measure_coverage(ranks.lists, scorer.item_count))
+
+
+@contextmanager
+def show_questions(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal. Gives what wants to hear how many questions each batch answered."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("questions", total=total)
+        yield lambda count: progress.advance(task, count)

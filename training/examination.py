@@ -77,7 +77,7 @@ def map_attention(run: Run, data: Path, recipe: DataRecipe) -> AttentionMap:
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     if log.dropped:
         tell(f"{log.dropped} events of items that {run.path} does not know were left out")
-    return measure_attention(run.load_network(), cut(log, recipe).test.histories)
+    return measure_attention(run.load_network(alone=True), cut(log, recipe).test.histories)
 
 
 def tell(text: str | None) -> None:

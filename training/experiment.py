@@ -28,7 +28,7 @@ from training.heat_map import draw_attention
 from training.histories import Histories
 from training.items import read_items
 from training.log import Log
-from training.loop import SILENT, Epoch, Progress, Watcher, train
+from training.loop import SILENT, WATCHED, Epoch, Progress, Watcher, train
 from training.metrics import average
 from training.model_recipe import COUNTERS, CounterRecipe, TransformerRecipe
 from training.optimizer import make_optimizer
@@ -37,8 +37,10 @@ from training.protocol import PROTOCOLS, SEED, set_exam
 from training.reader import read_log
 from training.recipe import DataRecipe, Recipe
 from training.results import compare_models, describe_marks
+from training.rules import learn_rules, require_room
 from training.run import Run
 from training.split import Questions, Split
+from training.strength import choose_strength, try_strengths
 
 BESIDE = ("pop", "markov", "rules")
 """Counters that every finished run is measured beside: the cheap ones."""
@@ -66,6 +68,7 @@ def fit(
             _check_folder(run, resume=resume)
         metadata = read_items(items) if items else None
         log, split = _read_split(data, recipe.data)
+        require_room(len(log.vocabulary), recipe.rules)
 
         def begin() -> dict[str, Any] | None:
             if run.exists:
@@ -173,9 +176,12 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
 
 def _conclude(run: Run, log: Log, split: Split, progress: Progress, beside: Sequence[str]) -> dict[str, Any]:
     """Measure the run beside counters on the test questions, and write it down."""
-    name, V = run.recipe.model.network, len(run.vocabulary)
+    name, V = run.recipe.name, len(run.vocabulary)
+    rules = None if run.recipe.rules is None else _add_rules(run, split, run.recipe.rules)
     begun = time.monotonic()
     scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
+    if rules is not None:
+        scorers[run.recipe.model.network] = NetworkScorer(run.load_network(alone=True))
     if isinstance(run.recipe.model, CounterRecipe):
         progress.seconds = time.monotonic() - begun
     for counter in beside:
@@ -189,6 +195,7 @@ def _conclude(run: Run, log: Log, split: Split, progress: Progress, beside: Sequ
         "users": len(exam.questions),
         "models": {name: describe_marks(mark, exam.seed) for name, mark in marks.items()},
         "comparison": compare_models(marks, exam.seed),
+        **({} if rules is None else {"rules": rules}),
         "epochs": progress.epoch,
         "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,
@@ -201,11 +208,22 @@ def _conclude(run: Run, log: Log, split: Split, progress: Progress, beside: Sequ
     return results
 
 
+def _add_rules(run: Run, split: Split, most: int) -> dict[str, Any]:
+    """Count rules in the training histories, choose their strength on the validation questions, and keep them."""
+    network = run.load_network(alone=True)
+    recipe = run.recipe.train
+    rules = learn_rules(split.train, len(run.vocabulary), most).to(network.item_bias.device)
+    tried = try_strengths(network, rules, _choose_users(split.validation, recipe.validation_users, recipe.seed))
+    rules.strength.fill_(choose_strength(tried))
+    save_weights(run.rules, rules)
+    return {"strength": choose_strength(tried), WATCHED: {f"{strength:g}": value for strength, value in tried.items()}}
+
+
 def _draw(run: Run, progress: Progress, histories: Histories) -> None:
     if progress.epoch:
         write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch, run.recipe))
     if isinstance(run.recipe.model, TransformerRecipe):
-        _draw_attention(run, run.load_network(), histories)
+        _draw_attention(run, run.load_network(alone=True), histories)
 
 
 def _draw_attention(run: Run, network: Network, histories: Histories) -> None:

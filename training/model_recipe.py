@@ -142,6 +142,7 @@ class TransformerRecipe(NetworkRecipe):
     inner_factor: int | None = None
     activation: str | None = None
     tied: bool = True
+    rules: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
@@ -151,7 +152,8 @@ class TransformerRecipe(NetworkRecipe):
         require(self.width % self.heads == 0, "model.width", f"a multiple of model.heads ({self.heads})")
         for key in ("dropout", "attention_dropout"):
             require(0 <= (getattr(self, key) or 0) < 1, f"model.{key}", "at least 0 and below 1")
-        require(self.inner_factor is None or self.inner_factor >= 1, "model.inner_factor", "at least 1, or absent")
+        for key in ("inner_factor", "rules"):
+            require(getattr(self, key) is None or getattr(self, key) >= 1, f"model.{key}", "at least 1, or absent")
         require(self.positions in POSITIONS, "model.positions", f"one of {', '.join(POSITIONS)}")
         for key, known in (("norm", NORMS), ("activation", ACTIVATIONS)):
             require(getattr(self, key) in (None, *known), f"model.{key}", f"one of {', '.join(known)}, or absent")

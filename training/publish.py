@@ -22,7 +22,7 @@ def publish_run(run: Run, root: Path, items: Path | None, scan: Scan | None = No
     graph answers otherwise than the network.
     """
     results = run.read_results()
-    name = run.recipe.model.network
+    name = run.recipe.name
     network = run.load_network()
     if not isinstance(network, SequenceNetwork):
         raise RunError(

@@ -125,6 +125,16 @@ class Recipe:
             step, longest = self.train.window_step, self.model.max_length
             require(step is None or step <= longest, "train.window_step", f"at most model.max_length ({longest})")
 
+    @property
+    def rules(self) -> int | None:
+        """How many rules an item are counted beside the network, if any: only transformers have that key."""
+        return self.model.rules if isinstance(self.model, TransformerRecipe) else None
+
+    @property
+    def name(self) -> str:
+        """What tables and bundles call the model."""
+        return self.model.network if self.rules is None else f"{self.model.network}-rules"
+
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Every key with its value, as JSON holds it."""
         return asdict(self)

@@ -52,10 +52,20 @@ def compare_models(marks: Mapping[str, Marks], seed: int) -> Document:
 
 def format_metrics(models: Mapping[str, Mapping[str, Mapping[str, float]]], *, protocol: str, users: int) -> str:
     """A small table, a line a model."""
-    lines = head_table(protocol, users, 10)
+    width = max(10, *(len(model) + 2 for model in models))
+    lines = head_table(protocol, users, width)
     for model, metrics in models.items():
-        lines.append(format_row(model, metrics, 10))
+        lines.append(format_row(model, metrics, width))
     return "\n".join(lines)
+
+
+def format_strength(rules: Mapping[str, Any]) -> str:
+    """One sentence about the rules beside a network."""
+    tried = rules[DECIDES]
+    return (
+        f"Rules count {rules['strength']:g}: validation {DECIDES} {max(tried.values()):.4f}, "
+        f"{tried['0']:.4f} without them."
+    )
 
 
 def head_table(protocol: str, users: int, width: int) -> list[str]:

@@ -8,6 +8,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     metrics.jsonl                    one line an epoch
     checkpoint/last.safetensors      all that `fit --resume` needs
     kept.safetensors                 the weights of the best epoch, or of the last (train.keep)
+    rules.safetensors                with model.rules: counted when training ended, and how much they count
     test_ranks.npz                   for each test question, how many items scored higher and how many the same
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
@@ -37,7 +38,8 @@ from model.contract.bundle import ARRAY_FAULTS, decode_counts, encode_counts
 from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
 from model.nets.catalogue import make_network
-from model.nets.network import Network
+from model.nets.network import Network, SequenceNetwork
+from model.nets.rules import Rules
 from training.checkpoint import load_weights
 from training.environment import choose_device, describe_environment
 from training.errors import RecipeError, RunError
@@ -47,7 +49,8 @@ from training.log import Log
 from training.loop import Epoch
 from training.model_recipe import NetworkRecipe
 from training.recipe import Recipe, make_recipe
-from training.shapes import CONFIG, EPOCH, RESULTS, parse, require_metrics
+from training.rules import find_fault, make_rules
+from training.shapes import CONFIG, EPOCH, RESULTS, RESULTS_WITH_RULES, parse, require_metrics
 from training.split import count_items
 
 _SAMPLES = 32
@@ -62,6 +65,7 @@ class Run:
         self.path = path
         self.checkpoint = path / "checkpoint" / "last.safetensors"
         self.kept = path / "kept.safetensors"
+        self.rules = path / "rules.safetensors"
         self.curves = path / "curves.png"
         self.attention = path / "attention.png"
 
@@ -124,10 +128,10 @@ class Run:
         """The test metrics. Raises RunError while the run is not finished."""
         if not self.is_finished:
             raise RunError(f"{self.path} is not finished: continue it with `nextitem-train fit ... --resume`")
-        results = dict(self._read_json("results.json", RESULTS))
-        name = self.recipe.model.network
+        shape = RESULTS if self.recipe.rules is None else RESULTS_WITH_RULES
+        results = dict(self._read_json("results.json", shape))
         with self._faults("results.json"):
-            require_metrics(results["models"], name)
+            require_metrics(results["models"], self.recipe.name)
             datetime.fromisoformat(results["finished_at"])
         return results
 
@@ -151,18 +155,38 @@ class Run:
     def make_network(self) -> Network:
         """The untrained network, drawn from torch's generator."""
         sizes = asdict(self.recipe.model)
+        sizes.pop("rules", None)
         name, users = sizes.pop("network"), self.config["data"]["users"]
         return make_network(name, item_count=len(self.vocabulary), user_count=users, **sizes)
 
-    def load_network(self) -> Network:
-        """The weights kept so far, on the recipe's device. Raises RunError when there are none, or none yet."""
+    def load_network(self, *, alone: bool = False) -> Network:
+        """The weights kept so far, with the recipe's rules unless `alone`, on the recipe's device.
+
+        Raises RunError when there are none, or none yet.
+        """
         if not isinstance(self.recipe.model, NetworkRecipe):
             raise RunError(f"{self.path} has no network: {self.recipe.model.network} counts a log")
         if not self.kept.is_file():
             raise RunError(f"{self.path} has no weights yet: no epoch is complete")
         network = self.make_network()
         load_weights(self.kept, network)
+        if isinstance(network, SequenceNetwork) and self.recipe.rules is not None and not alone:
+            rules = self._load_rules(self.recipe.rules)
+            network.rules = rules if rules.strength else None
         return network.to(choose_device(self.recipe.train.device)).eval()
+
+    def _load_rules(self, most: int) -> Rules:
+        if not self.rules.is_file():
+            raise RunError(
+                f"{self.path} has no rules yet: they are counted when training ends, "
+                "continue it with `nextitem-train fit ... --resume`"
+            )
+        rules = make_rules(len(self.vocabulary), most)
+        load_weights(self.rules, rules)
+        fault = find_fault(rules)
+        if fault is not None:
+            raise RunError(f"{self.rules} is not what a run writes: {fault}")
+        return rules
 
     def start(
         self,

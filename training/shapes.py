@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from training.results import SHOWN
+from training.results import DECIDES, SHOWN
 
 METRIC = {"value": float, "low": float, "high": float}
 """A mean with its interval."""
@@ -19,6 +19,7 @@ RESULTS = {
     "stopped_because": str,
     "finished_at": str,
 }
+RESULTS_WITH_RULES = {**RESULTS, "rules": {"strength": float, DECIDES: {"0": float}}}
 EPOCH = {"epoch": int, "loss": float, "seconds": float, "validation": dict.fromkeys(SHOWN, float)}
 
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.contract.vocabulary import PAD
+from model.nets.rules import Rules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +77,12 @@ class SequenceNetwork(Network):
     With `tied` the items that are read and those that are ranked share their embeddings.
     """
 
+    rules: Rules | None
+    """Added to the scores of `forward` once they are counted; training knows nothing of them."""
+
     def __init__(self, config: NetworkConfig, *, tied: bool) -> None:
         super().__init__(config)
+        self.rules = None
         self.tied = tied
         if not tied:
             self.outputs = nn.Embedding(config.item_count + 2, config.width)
@@ -96,7 +101,8 @@ class SequenceNetwork(Network):
 
     def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
         """Scores of all items after each history that ends in [mask]: (B, T), (B) -> (B, V)."""
-        return self.score_items(self.encode(item_ids, lengths)[:, -1])
+        scores = self.score_items(self.encode(item_ids, lengths)[:, -1])
+        return scores if self.rules is None else scores + self.rules(item_ids)[:, PAD + 1 : -1]
 
 
 @dataclass(frozen=True, kw_only=True)

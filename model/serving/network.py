@@ -25,15 +25,16 @@ CONTENT_ATTENTION = ("learned", "none")
 
 
 class LastState(nn.Module):
-    """A network as (B, T), (B) -> (B, D): the state at [mask], ready for the item table."""
+    """A network as (B, T), (B) -> (B, D): the state at [mask], ready for the item table; and what its rules add."""
 
     def __init__(self, network: SequenceNetwork) -> None:
         super().__init__()
         self.network = network
 
-    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T) and lengths (B). Returns (B, D)."""
-        return self.network.read_head(self.network.encode(item_ids, lengths)[:, -1])
+    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Take right-aligned item_ids (B, T) and lengths (B). Returns (B, D), with rules also (B, V + 2)."""
+        state = self.network.read_head(self.network.encode(item_ids, lengths)[:, -1])
+        return state if self.network.rules is None else (state, self.network.rules(item_ids))
 
 
 def can_rewrite(network: SequenceNetwork) -> TypeGuard[Transformer]:

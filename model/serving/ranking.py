@@ -40,12 +40,15 @@ class Items(NamedTuple):
 
 
 def append_ranking(graph: onnx.GraphProto, items: Items, scan: Scan) -> None:
-    """Rank the items by the graph's only output, states (B, D): the signature becomes that of model/export.py."""
-    state = graph.output[0].name
+    """Rank the items by the graph's output, states (B, D): the signature becomes that of model/export.py.
+
+    The scan `plain` adds a second output (B, V + 2), if there is one, to the scores.
+    """
+    state, *lift = (output.name for output in graph.output)
     _declare(graph)
     nodes = Nodes(graph)
     if scan == "plain":
-        _rank_all(nodes, state, items.pad(len(items.table)))
+        _rank_all(nodes, state, items.pad(len(items.table)), lift)
     else:
         rank = _rank_blocks if scan == "float32" else _rank_integers
         rank(nodes, state, items.pad(-(-len(items.table) // BLOCK) * BLOCK))
@@ -68,8 +71,10 @@ def _declare(graph: onnx.GraphProto) -> None:
     )
 
 
-def _rank_all(nodes: Nodes, state: str, items: Items) -> None:
+def _rank_all(nodes: Nodes, state: str, items: Items, lift: list[str]) -> None:
     scores = _score(nodes, state, items)
+    for added in lift:
+        scores = nodes.add("Add", scores, added)
     never = nodes.constant("never", -np.inf, np.float32)
     kept = _exclude(nodes, scores, "exclude", never)
     allowed = nodes.add("Or", _name(nodes, scores), _unrestricted(nodes))

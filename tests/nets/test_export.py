@@ -13,6 +13,8 @@ from onnx import numpy_helper
 from model.contract.bundle import read_bundle
 from model.contract.question import INPUTS, encode_question, stack_questions
 from model.export import INTEGERS_FROM, OPSET, choose_scan, export_network, publish_bundle
+from model.nets.catalogue import make_network
+from model.nets.rules import Rules
 from model.parity import ExportError, check_parity, make_golden
 
 MAX_LENGTH = 12
@@ -112,9 +114,11 @@ def test_the_plain_export_answers_alike(make_small, vocabulary, histories):
 
 
 def test_large_catalogues_are_scanned_in_whole_numbers():
-    """The size chooses."""
-    assert choose_scan(INTEGERS_FROM - 1) == "plain"
-    assert choose_scan(INTEGERS_FROM) == "int8"
+    """The size chooses, and rules beside the network, which only the plain scan adds."""
+    small, large = (make_network("sasrec", item_count=count, width=2) for count in (INTEGERS_FROM - 1, INTEGERS_FROM))
+    assert (choose_scan(small), choose_scan(large)) == ("plain", "int8")
+    large.rules = Rules(INTEGERS_FROM, 1)
+    assert choose_scan(large) == "plain"
 
 
 def test_items_are_stored_once(graph, network):

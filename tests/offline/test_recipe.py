@@ -67,6 +67,8 @@ DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
         ({"model": {"positions": "sine"}}, r"model\.positions must be one of learned, relative, none"),
         ({"model": {"residual": 1}}, r"model\.residual must be true or false, not 1"),
         ({"model": {"inner_factor": 0}}, r"model\.inner_factor must be at least 1, or absent"),
+        ({"model": {"rules": 0}}, r"model\.rules must be at least 1, or absent"),
+        ({"model": {"network": "gru4rec", "rules": 5}}, r"model\.rules"),
         ({"train": {"loss": "hinge"}}, r"train\.loss must be one of softmax, sampled_softmax, gbce, bce, bpr"),
         ({"train": {"loss": "gbce"}}, r"train\.negatives must be given when train\.loss is gbce"),
         ({"train": {"negatives": 0}}, r"train\.negatives must be at least 1, or absent"),
@@ -158,7 +160,7 @@ def test_a_recipe_knows_all_sizes_of_its_network(name):
     """Every size of a network but those that a log decides is a key, with the same default or an absent one."""
     sizes = {entry.name: entry.default for entry in fields(catalogue.NETWORKS[name][1])}
     keys = {entry.name: entry.default for entry in fields(model_recipe.NETWORKS[name])}
-    assert sizes.keys() - {"item_count", "user_count"} == keys.keys() - {"network"}
+    assert sizes.keys() - {"item_count", "user_count"} == keys.keys() - {"network", "rules"}
     given = {key: value for key, value in keys.items() if value is not None and key not in {"network", "heads"}}
     assert {key: sizes[key] for key in given} == given
 

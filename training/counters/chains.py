@@ -7,16 +7,16 @@ from scipy import sparse
 from torch import Tensor
 
 from training.histories import Histories
+from training.rules import count_rules
 from training.split import count_items
 
 
 class Rules:
     """Scores each item by how often, and how soon, it followed the items of a history: sequential rules.
 
-    A rule i -> j weighs 1/s whenever j came s places after i in a training history, for s up to `reach` (Ludewig &
-    Jannach 2018, "SR"), over the square root of what i's rules weigh together, so that frequent items do not outvote
-    rare ones. An item of a history has its rules' weights times `decay` for each newer item; the newest `window` count.
-    Popularity decides among items that no rule names. Defaults were chosen on validation events of ML-1M and Beauty.
+    An item of a history has its rules' weights (training/rules.py) times `decay` for each newer item; the newest
+    `window` count. Popularity decides among items that no rule names. Defaults were chosen on validation events of
+    ML-1M and Beauty.
     """
 
     def __init__(
@@ -24,16 +24,7 @@ class Rules:
     ) -> None:
         self.item_count = item_count
         self._decay, self._window = decay, window
-        rows, items = train.flatten()
-        shape = (item_count + 1, item_count)
-        counts = sparse.csr_array(shape)
-        for step in range(1, reach + 1):
-            same = rows[step:] == rows[:-step]
-            first, then = items[:-step][same], items[step:][same]
-            other = first != then
-            weights = np.full(int(other.sum()), 1 / step)
-            counts = counts + sparse.csr_array((weights, (first[other], then[other] - 1)), shape=shape)
-        self._rules = sparse.diags_array(np.maximum(counts.sum(axis=1), 1) ** -0.5) @ counts
+        self._rules = count_rules(train, item_count, reach=reach)
         popular = count_items(train, item_count)
         self._popular: NDArray[np.float64] = popular / (popular.sum() + 1) * _BELOW_RULES
 
