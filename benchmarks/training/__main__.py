@@ -69,8 +69,9 @@ def _run(options: argparse.Namespace, interpreters: dict[str, Path], folder: Pat
         leave_one_out(log), len(log.vocabulary), max_length=terms.max_length, users=options.users, seed=terms.seed
     )
     write_task(folder, terms, material)
+    words = [options.log.name if word == str(options.log) else word for word in sys.argv[1:]]  # no folder of the reader
     document: dict[str, Any] = {
-        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.training", *sys.argv[1:]]),
+        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.training", *words]),
         "began_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
         "environment": describe_machine() | describe_environment(torch.device("cpu")) | {"threads": terms.threads},
         "terms": vars(terms).copy(),
