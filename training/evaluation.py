@@ -85,7 +85,7 @@ def rank_targets(
 ) -> Ranks:
     """Rank each target among all items, or among its row of negatives (B, N). Raises Diverged.
 
-    `on_questions` hears how many questions each batch answered.
+    `on_questions` hears how many of these each batch brought.
     """
     B = len(questions)
     greater, ties = np.zeros(B, dtype=np.int64), np.zeros(B, dtype=np.int64)
@@ -161,7 +161,7 @@ class Marks:
 
 def examine(scorer: Scorer, exam: Exam) -> Marks:
     """Put a scorer through an exam, with a bar on a terminal."""
-    with show_questions(len(exam.questions)) as answered:
+    with show_batches("questions", len(exam.questions)) as answered:
         ranks = rank_targets(
             scorer,
             exam.questions,
@@ -176,9 +176,9 @@ def examine(scorer: Scorer, exam: Exam) -> Marks:
 
 
 @contextmanager
-def show_questions(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal. Gives what wants to hear how many questions each batch answered."""
+def show_batches(name: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal. Gives what wants to hear how many of these each batch brought."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("questions", total=total)
+        task = progress.add_task(name, total=total)
         yield lambda count: progress.advance(task, count)

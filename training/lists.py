@@ -8,11 +8,10 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import Progress
 from torch import Tensor
 
 from training.errors import Diverged, InputError
-from training.evaluation import Scorer, remove_seen
+from training.evaluation import Scorer, remove_seen, show_batches
 from training.examination import cut, make_scorer
 from training.log import Log
 from training.reader import read_log
@@ -27,16 +26,14 @@ def recommend(run: Run, data: Path, recipe: DataRecipe, users: Sequence[str] | N
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     rows = np.arange(len(log.user_ids)) if users is None else _find_users(log, users)
     scorer = make_scorer(run, log, cut(log, recipe))
-    console = Console(stderr=True)
     if log.dropped:
-        console.print(
+        Console(stderr=True).print(
             f"{log.dropped} events of items that {run.path} does not know were left out",
             highlight=False,
             soft_wrap=True,
         )
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("users", total=len(rows))
-        return rank_lists(scorer, log, rows, k, on_users=lambda count: progress.advance(task, count))
+    with show_batches("users", len(rows)) as ranked:
+        return rank_lists(scorer, log, rows, k, on_users=ranked)
 
 
 def _find_users(log: Log, users: Sequence[str]) -> NDArray[np.int64]:

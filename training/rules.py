@@ -7,6 +7,7 @@ from scipy import sparse
 from model.nets.rules import Rules
 from training.errors import RecipeError
 from training.histories import Histories
+from training.rows import count_within, find_highest
 
 MOST_RULES = 2**27
 """A GiB of indexes and weights: a bundle's graph, which holds them, may have two."""
@@ -32,15 +33,13 @@ def count_rules(train: Histories, item_count: int, *, reach: int = 20) -> sparse
 
 def learn_rules(train: Histories, item_count: int, most: int) -> Rules:
     """The `most` weightiest rules of each item, equal ones by index; their strength is still to be chosen."""
-    counts = count_rules(train, item_count)
-    firsts = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-    order = np.lexsort((counts.indices, -counts.data, firsts))
-    places = np.arange(len(order)) - counts.indptr[firsts]  # within each item's rules, which stay side by side
-    kept = places < most
-    firsts, places, order = firsts[kept], places[kept], order[kept]
+    counts = count_rules(train, item_count).tocoo()
+    kept = find_highest(counts.row, counts.col, counts.data, most)
+    firsts = counts.row[kept]
+    places = count_within(firsts)
     rules = make_rules(item_count, most)
-    rules.followers[firsts, places] = torch.from_numpy(counts.indices[order].astype(np.int32) + 1)
-    rules.weights[firsts, places] = torch.from_numpy(counts.data[order].astype(np.float32))
+    rules.followers[firsts, places] = torch.from_numpy(counts.col[kept].astype(np.int32) + 1)
+    rules.weights[firsts, places] = torch.from_numpy(counts.data[kept].astype(np.float32))
     return rules
 
 

@@ -7,7 +7,7 @@ import torch
 
 from model.nets.network import Network
 from model.nets.rules import Rules
-from training.evaluation import NetworkScorer, rank_batch, show_questions, split_rows
+from training.evaluation import NetworkScorer, rank_batch, show_batches, split_rows
 from training.loop import WATCHED
 from training.metrics import measure_ranks
 from training.split import Questions
@@ -21,7 +21,7 @@ def try_strengths(network: Network, rules: Rules, questions: Questions) -> dict[
     """NDCG@10 over validation questions by strength. The network, which has no rules yet, scores each question once."""
     config, scorer = network.config, NetworkScorer(network)
     totals = dict.fromkeys(STRENGTHS, 0.0)
-    with show_questions(len(questions)) as answered:
+    with show_batches("questions", len(questions)) as answered:
         for rows in split_rows(questions, config.item_count):
             batch = questions.select(rows)
             alone = scorer.score(batch.histories)

@@ -7,6 +7,7 @@ from scipy import sparse
 from torch import Tensor
 
 from training.histories import Histories
+from training.rows import count_within
 from training.rules import count_rules
 from training.split import count_items
 
@@ -31,7 +32,7 @@ class Rules:
     def score(self, histories: Histories) -> Tensor:
         """Decayed sums of rules (B, V). An empty history gets popularity alone."""
         rows, items = histories.flatten()
-        age = histories.ends[rows] - histories.starts[rows] - 1 - _count_within(rows)
+        age = histories.ends[rows] - histories.starts[rows] - 1 - count_within(rows)
         near = age < self._window
         weights = (self._decay ** age[near], (rows[near], items[near]))
         asked = sparse.csr_array(weights, shape=(len(histories), self.item_count + 1))
@@ -64,8 +65,3 @@ class Markov:
 
 
 _BELOW_RULES = 1e-12  # less than the least weight of a rule: 0.7 ** 49 / 20 over the square root of a million
-
-
-def _count_within(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many entries of the same row come before each, of rows in order."""
-    return np.arange(len(rows)) - np.searchsorted(rows, rows)

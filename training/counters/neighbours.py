@@ -7,6 +7,7 @@ from scipy import sparse
 from torch import Tensor
 
 from training.histories import Histories
+from training.rows import find_highest
 from training.split import count_items
 
 _CELLS_AT_ONCE = 2**23
@@ -126,9 +127,7 @@ def _keep_highest(cosines: sparse.csr_array, begin: int, most: int) -> sparse.cs
     cosines = cosines.tocoo()
     rows, columns, values = cosines.row, cosines.col, cosines.data
     others = np.flatnonzero(rows + begin != columns)
-    order = others[np.lexsort((columns[others], -values[others], rows[others]))]
-    ordered = rows[order]
-    kept = order[np.arange(len(order)) - np.searchsorted(ordered, ordered) < most]
+    kept = others[find_highest(rows[others], columns[others], values[others], most)]
     return sparse.csr_array((values[kept], (rows[kept], columns[kept])), shape=cosines.shape)
 
 
