@@ -36,6 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--train-only", action="store_true", help="P1's popularity without the test events, which its authors count"
     )
+    _add_discount(evaluate)
     evaluate.add_argument("--json", action="store_true", help="print JSON")
 
     describe = commands.add_parser("describe", help="count what a log holds, as the papers' Table 1 does")
@@ -72,6 +73,8 @@ def make_parser() -> argparse.ArgumentParser:
         choices=("plain", "float32", "int8"),
         help="how the graph reads the items, answers being the same (by their number; float32 for GPUs)",
     )
+
+    _add_discount(publish)
 
     recommend = commands.add_parser("recommend", help="rank unseen items for users of a log")
     recommend.add_argument("path", type=Path, metavar="RUN")
@@ -128,6 +131,15 @@ def _split_seeds(text: str) -> tuple[int, ...]:
     if not all(part.isdecimal() for part in parts):
         raise argparse.ArgumentTypeError("seeds are whole numbers of at least 0")
     return tuple(map(int, parts))
+
+
+def _add_discount(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--popularity-discount",
+        type=float,
+        metavar="X",
+        help="how much an item's popularity counts against it, in place of the run's model.popularity_discount",
+    )
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:

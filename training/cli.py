@@ -83,6 +83,8 @@ def _evaluate(options: argparse.Namespace) -> int:
     from training.results import describe_evaluation, format_metrics  # noqa: PLC0415
 
     if options.what in COUNTERS:
+        if options.popularity_discount is not None:
+            raise InputError("--popularity-discount is for the runs of transformers")
         name = options.what
         protocol = PROTOCOLS[options.protocol or "P2"]
         recipe = _read_settings({"model": {"network": name}}, options.settings, ("data", "model"))
@@ -93,7 +95,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     else:
         if options.train_only:
             raise InputError("--train-only is for counters: a run has seen what it was trained on")
-        run = _open_run(Path(options.what))
+        run = _open_run(Path(options.what), options.popularity_discount)
         name = run.recipe.name
         protocol = PROTOCOLS[options.protocol or name_protocol(run.recipe.data)]
         data = _read_data_settings(run.config["recipe"]["data"], options.settings)
@@ -177,7 +179,7 @@ def _describe(options: argparse.Namespace) -> int:
 
 
 def _publish(options: argparse.Namespace) -> int:
-    run = _open_run(options.path)
+    run = _open_run(options.path, options.popularity_discount)
     from training.publish import publish_run  # noqa: PLC0415 - imports torch and ONNX
 
     folder = publish_run(run, options.out, options.items, options.scan)
@@ -236,10 +238,13 @@ def _fetch(options: argparse.Namespace) -> int:
     return 0
 
 
-def _open_run(path: Path) -> "Run":
+def _open_run(path: Path, discount: float | None = None) -> "Run":
     from training.run import Run  # noqa: PLC0415 - imports torch
 
-    return Run.open(path)
+    run = Run.open(path)
+    if discount is not None:
+        run.discount_popularity(discount)
+    return run
 
 
 def _read_data_settings(begun: dict[str, object], settings: Sequence[str]) -> DataRecipe:

@@ -74,7 +74,7 @@ def fit(
             if run.exists:
                 _check_same(run, recipe, log)
             else:
-                run.start(recipe, log, metadata, data=data, device=device)
+                run.start(recipe, log, split.train, metadata, data=data, device=device)
             return run.read_results() if run.is_finished else None
 
         results = processes.tell(begin)

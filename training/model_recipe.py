@@ -143,6 +143,7 @@ class TransformerRecipe(NetworkRecipe):
     activation: str | None = None
     tied: bool = True
     rules: int | None = None
+    popularity_discount: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
@@ -154,6 +155,7 @@ class TransformerRecipe(NetworkRecipe):
             require(0 <= (getattr(self, key) or 0) < 1, f"model.{key}", "at least 0 and below 1")
         for key in ("inner_factor", "rules"):
             require(getattr(self, key) is None or getattr(self, key) >= 1, f"model.{key}", "at least 1, or absent")
+        require(0 <= self.popularity_discount <= 10, "model.popularity_discount", "between 0 and 10")
         require(self.positions in POSITIONS, "model.positions", f"one of {', '.join(POSITIONS)}")
         for key, known in (("norm", NORMS), ("activation", ACTIVATIONS)):
             require(getattr(self, key) in (None, *known), f"model.{key}", f"one of {', '.join(known)}, or absent")

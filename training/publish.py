@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from model.contract.manifest import BundleError
 from model.export import publish_bundle
@@ -38,7 +39,7 @@ def publish_run(run: Run, root: Path, items: Path | None, scan: Scan | None = No
             trained_at=datetime.fromisoformat(results["finished_at"]),
             last_event_at=run.config["data"]["last_event_at"],
             data_fingerprint=run.config["data"]["fingerprint"],
-            metrics={key: metric["value"] for key, metric in results["models"][name].items()},
+            metrics=_name_metrics(run, results),
             histories=run.read_samples(),
             metadata=metadata,
             name=name,
@@ -46,3 +47,10 @@ def publish_run(run: Run, root: Path, items: Path | None, scan: Scan | None = No
         )
     except (ExportError, BundleError) as error:
         raise TrainingError(f"nothing was published: {error}") from error
+
+
+def _name_metrics(run: Run, results: dict[str, Any]) -> dict[str, float]:
+    """The run's test metrics, or none where popularity is discounted otherwise than when it was tested."""
+    if run.recipe.popularity_discount != run.config["recipe"]["model"].get("popularity_discount", 0):
+        return {}
+    return {key: metric["value"] for key, metric in results["models"][run.recipe.name].items()}

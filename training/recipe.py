@@ -131,6 +131,11 @@ class Recipe:
         return self.model.rules if isinstance(self.model, TransformerRecipe) else None
 
     @property
+    def popularity_discount(self) -> float:
+        """How much the popularity of an item counts against it: only transformers have that key."""
+        return self.model.popularity_discount if isinstance(self.model, TransformerRecipe) else 0.0
+
+    @property
     def name(self) -> str:
         """What tables and bundles call the model."""
         return self.model.network if self.rules is None else f"{self.model.network}-rules"

@@ -3,6 +3,7 @@
 ```
 RUN/config.json                      the resolved recipe, the data's fingerprint, the environment
     vocabulary.txt, counts.npy       the items, and how often each occurs in the log
+    trained.npy                      with a network: how often each occurs in the training events
     samples.json                     some histories, for the parity check and the golden examples of a bundle
     metadata.json                    optional: what is known of the items
     metrics.jsonl                    one line an epoch
@@ -24,7 +25,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -41,19 +42,23 @@ from model.nets.catalogue import make_network
 from model.nets.network import Network, SequenceNetwork
 from model.nets.rules import Rules
 from training.checkpoint import load_weights
+from training.discount import discount_popularity
 from training.environment import choose_device, describe_environment
 from training.errors import RecipeError, RunError
 from training.evaluation import Ranks
 from training.files import write_json
+from training.histories import Histories
 from training.log import Log
 from training.loop import Epoch
-from training.model_recipe import NetworkRecipe
+from training.model_recipe import NetworkRecipe, TransformerRecipe
 from training.recipe import Recipe, make_recipe
 from training.rules import find_fault, make_rules
 from training.shapes import CONFIG, EPOCH, RESULTS, RESULTS_WITH_RULES, parse, require_metrics
 from training.split import count_items
 
 _SAMPLES = 32
+_LATER = ("rules", "popularity_discount")
+"""Keys of [model] that training knows nothing of."""
 _FAULTS = (*ARRAY_FAULTS, AttributeError, EOFError, KeyError, RecipeError, zipfile.BadZipFile, zlib.error)
 """What reading a damaged file raises: JSON, arrays and archives have theirs."""
 
@@ -99,6 +104,12 @@ class Run:
         with self._faults("config.json"):
             return make_recipe(begun)
 
+    def discount_popularity(self, discount: float) -> None:
+        """Rank with this model.popularity_discount from now on. Raises RunError where the model has none."""
+        if not isinstance(self.recipe.model, TransformerRecipe):
+            raise RunError(f"{self.path} is a run of {self.recipe.model.network}: only transformers have the discount")
+        self.recipe = replace(self.recipe, model=replace(self.recipe.model, popularity_discount=discount))
+
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The items that the network knows."""
@@ -107,9 +118,12 @@ class Run:
 
     def read_counts(self) -> NDArray[np.int64]:
         """How often each item occurs in the log, its newest events too (V)."""
+        return self._read_counts("counts.npy")
+
+    def _read_counts(self, name: str) -> NDArray[np.int64]:
         V = len(self.vocabulary)
-        with self._faults("counts.npy"):
-            return decode_counts((self.path / "counts.npy").read_bytes(), V)
+        with self._faults(name):
+            return decode_counts((self.path / name).read_bytes(), V)
 
     def read_samples(self) -> list[list[int]]:
         """Some histories as item indexes, oldest first."""
@@ -155,12 +169,13 @@ class Run:
     def make_network(self) -> Network:
         """The untrained network, drawn from torch's generator."""
         sizes = asdict(self.recipe.model)
-        sizes.pop("rules", None)
+        for later in _LATER:
+            sizes.pop(later, None)
         name, users = sizes.pop("network"), self.config["data"]["users"]
         return make_network(name, item_count=len(self.vocabulary), user_count=users, **sizes)
 
     def load_network(self, *, alone: bool = False) -> Network:
-        """The weights kept so far, with the recipe's rules unless `alone`, on the recipe's device.
+        """The weights kept so far, popularity discounted, with the recipe's rules unless `alone`, on its device.
 
         Raises RunError when there are none, or none yet.
         """
@@ -170,6 +185,8 @@ class Run:
             raise RunError(f"{self.path} has no weights yet: no epoch is complete")
         network = self.make_network()
         load_weights(self.kept, network)
+        if self.recipe.popularity_discount:
+            discount_popularity(network, self._read_counts("trained.npy"), self.recipe.popularity_discount)
         if isinstance(network, SequenceNetwork) and self.recipe.rules is not None and not alone:
             rules = self._load_rules(self.recipe.rules)
             network.rules = rules if rules.strength else None
@@ -192,6 +209,7 @@ class Run:
         self,
         recipe: Recipe,
         log: Log,
+        train: Histories,
         metadata: Mapping[str, object] | None,
         *,
         data: Path,
@@ -210,11 +228,13 @@ class Run:
             },
             "environment": describe_environment(device),
         }
-        counts = encode_counts(count_items(log.histories, len(log.vocabulary)))
+        counts, trained = (encode_counts(count_items(events, len(log.vocabulary))) for events in (log.histories, train))
         samples = _choose_samples(log, recipe.model.max_length) if isinstance(recipe.model, NetworkRecipe) else []
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)  # not before all else is known to work
         write_whole(self.path / "vocabulary.txt", log.vocabulary.to_bytes())
         write_whole(self.path / "counts.npy", counts)
+        if isinstance(recipe.model, NetworkRecipe):
+            write_whole(self.path / "trained.npy", trained)
         write_json(self.path / "samples.json", samples)
         if metadata is not None:
             write_json(self.path / "metadata.json", metadata)
