@@ -185,11 +185,11 @@ def make_recipe(document: Mapping[str, Any], settings: Sequence[str] = ()) -> Re
 
 
 def _parse_value(text: str) -> object:
-    """A TOML value, `null` for an absent one, or else the text itself."""
+    """A TOML value, a number without its 0 (.5), `null` for an absent one, or else the text itself."""
     if text == "null":
         return None
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {'0' * text.startswith('.')}{text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 

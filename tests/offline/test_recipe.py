@@ -97,7 +97,12 @@ def test_settings_go_over_the_recipe():
         {"train": {"epochs": 7, "budget_seconds": 5}},
         [
             *("train.epochs=9", "model.dropout=0", "data.event_types=['a','b']", "train.device=cpu"),
-            *("train.budget_seconds=null", "data.user_column=uid", "data.timestamp_column="),
+            *(
+                "train.budget_seconds=null",
+                "data.user_column=.uid",
+                "data.timestamp_column=",
+                "train.learning_rate=.01",
+            ),
         ],
     )
     assert made.train.epochs == 9
@@ -106,8 +111,9 @@ def test_settings_go_over_the_recipe():
     assert made.data.event_types == ("a", "b")
     assert made.train.device == "cpu"
     assert made.train.budget_seconds is None
-    assert made.data.user_column == "uid"
+    assert made.data.user_column == ".uid"
     assert made.data.timestamp_column == ""
+    assert made.train.learning_rate == 0.01
 
 
 def test_windows_may_touch_but_leave_no_gap():
