@@ -132,7 +132,7 @@ def test_another_log_wants_another_name(tmp_path, bench, cycle_csv, capsys):
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path, bench):
     """Stopped in the middle of a fit, the same command goes on with that very run and ends with all cells."""
-    command = bench("rules", "small-bert4rec", more=["--set", "train.epochs=400", "--set", "train.patience=400"])
+    command = bench("rules", "small-bert4rec", more=["--set", "train.epochs=120", "--set", "train.patience=120"])
     process = subprocess.Popen(
         [sys.executable, "-m", "training.cli", *command],
         stderr=subprocess.PIPE,
