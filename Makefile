@@ -11,7 +11,7 @@ TORCH ?= $(if $(wildcard $(VENV)/.torch-cuda),cuda,cpu)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := .cache/peers
-BENCH_MODELS := pop,markov,rules,item-knn,session-knn,bpr-mf,fmc,fpmc,transrec,gru4rec,gru4rec-plus,caser,cbow,skip-gram,sasrec-original,gsasrec
+BENCH_MODELS := pop,markov,rules,item-knn,session-knn,bpr-mf,ncf,fmc,fpmc,transrec,gru4rec,gru4rec-plus,caser,cbow,skip-gram,sasrec-original,gsasrec
 OPTIONS ?=
 # Sets index to pip's option for PyTorch's CPU build where the public CPU index answers within two seconds. pip prefers
 # 2.13.0+cpu to 2.13.0, so that an extra index is enough.

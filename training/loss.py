@@ -30,13 +30,12 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
     if batch.negatives is None:
         return cross_entropy_sum(read, network.table, network.item_bias, targets)
     negatives = torch.from_numpy(batch.negatives).to(device)
-    positive = (read * F.embedding(targets, network.table)).sum(dim=-1) + network.item_bias[targets]
-    rows, bias = F.embedding(negatives, network.table), network.item_bias[negatives]
+    positive = network.score_columns(read, targets[:, None])[:, 0]
     if recipe.loss == "sampled_softmax":
         # Klenitskiy & Vasilev 2023; uniform draws need no correction by their probabilities, which would cancel out.
+        rows, bias = F.embedding(negatives, network.table), network.item_bias[negatives]
         return sampled_cross_entropy_sum(read, rows, bias, targets=targets, positive=positive, negatives=negatives)
-    negative = read @ rows.t() if negatives.dim() == 1 else (read[:, None] * rows).sum(dim=-1)
-    negative = (negative + bias).masked_fill(negatives == targets[:, None], -torch.inf)
+    negative = network.score_columns(read, negatives).masked_fill(negatives == targets[:, None], -torch.inf)
     match recipe.loss:
         case "gbce":
             beta = calibrate(negative.shape[1], network.config.item_count, recipe.calibration)

@@ -172,6 +172,7 @@ NETWORKS: dict[str, type[NetworkRecipe]] = {
     "cbow": NetworkRecipe,
     "skip-gram": NetworkRecipe,
     "bpr-mf": NetworkRecipe,
+    "ncf": NetworkRecipe,
     "fpmc": NetworkRecipe,
     "transrec": NetworkRecipe,
 }

@@ -120,10 +120,15 @@ class Recipe:
     train: TrainRecipe = field(default_factory=TrainRecipe)
 
     def __post_init__(self) -> None:
-        """Refuse windows with gaps between them: no item of the log may go untrained."""
+        """Refuse windows with gaps, since no item of the log may go untrained, and losses that a model cannot have."""
         if isinstance(self.model, NetworkRecipe):
             step, longest = self.train.window_step, self.model.max_length
             require(step is None or step <= longest, "train.window_step", f"at most model.max_length ({longest})")
+        if self.model.network == "ncf":
+            fitting = tuple(loss for loss in LOSSES if not loss.endswith("softmax"))
+            require(
+                self.train.loss in fitting, "train.loss", f"one of {', '.join(fitting)} for ncf, which has no table"
+            )
 
     @property
     def rules(self) -> int | None:

@@ -4,6 +4,7 @@ from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
 from model.nets.caser import Caser, CaserConfig, CaserHistory, CaserHistoryConfig
 from model.nets.factors import BprMf, Fmc, Fpmc, TransRec
 from model.nets.gru4rec import Gru4Rec, Gru4RecConfig
+from model.nets.ncf import Ncf
 from model.nets.network import Network, NetworkConfig, UserNetwork, UserNetworkConfig
 from model.nets.sasrec import Sasrec, SasrecConfig
 from model.nets.word2vec import Cbow, SkipGram
@@ -17,6 +18,7 @@ NETWORKS: dict[str, tuple[type[Network], type[NetworkConfig]]] = {
     "cbow": (Cbow, NetworkConfig),
     "skip-gram": (SkipGram, NetworkConfig),
     "bpr-mf": (BprMf, UserNetworkConfig),
+    "ncf": (Ncf, UserNetworkConfig),
     "fmc": (Fmc, NetworkConfig),
     "fpmc": (Fpmc, UserNetworkConfig),
     "transrec": (TransRec, UserNetworkConfig),

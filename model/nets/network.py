@@ -70,6 +70,12 @@ class Network(nn.Module, ABC):
         """Logits of all items: states (..., S) -> (..., V), column j for the item of index j + 1."""
         return F.linear(self.read_head(hidden), self.table, self.item_bias)
 
+    def score_columns(self, read: Tensor, columns: Tensor) -> Tensor:
+        """Logits of some items: what `read_head` gives (M, S), columns (K) for all rows or (M, K) -> (M, K)."""
+        rows = F.embedding(columns, self.table)
+        products = read @ rows.t() if columns.dim() == 1 else (read[:, None] * rows).sum(dim=-1)
+        return products + self.item_bias[columns]
+
 
 class SequenceNetwork(Network):
     """Ranks from a history alone, whosever it is: it can be exported and served.

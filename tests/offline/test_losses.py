@@ -26,6 +26,10 @@ RECIPES = {
     "bpr_max": TrainRecipe(loss="bpr_max", negatives=7, score_penalty=0.5),
     "top1_max": TrainRecipe(loss="top1_max", negatives=7),
 }
+CASES = [
+    *((network, loss) for network in ("bert4rec", "sasrec", "fpmc", "transrec") for loss in RECIPES),
+    *(("ncf", loss) for loss in RECIPES if not loss.endswith("softmax")),
+]
 
 
 @pytest.fixture
@@ -82,8 +86,7 @@ def naive_maximum(target, negatives, recipe):
     return sum(w / (1 + math.exp(target - s)) + w / (1 + math.exp(-(s**2))) for w, s in pairs)
 
 
-@pytest.mark.parametrize("network", ["bert4rec", "sasrec", "fpmc", "transrec"])
-@pytest.mark.parametrize("loss", RECIPES)
+@pytest.mark.parametrize(("network", "loss"), CASES)
 def test_a_loss_is_what_its_paper_says(make_batch, network, loss):
     """The sum over a batch equals the formula, place by place, on scores of the whole table."""
     recipe = RECIPES[loss]
@@ -177,8 +180,7 @@ class _Sizes(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("network", ["bert4rec", "sasrec", "fpmc", "transrec"])
-@pytest.mark.parametrize("loss", RECIPES)
+@pytest.mark.parametrize(("network", "loss"), CASES)
 def test_sampled_losses_do_not_grow_with_the_catalogue(make_batch, network, loss):
     """With fifty times the items no tensor of a step grows but the table's own gradient, unlike the full softmax's."""
     largest = []

@@ -69,6 +69,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
         ({"model": {"inner_factor": 0}}, r"model\.inner_factor must be at least 1, or absent"),
         ({"model": {"rules": 0}}, r"model\.rules must be at least 1, or absent"),
         ({"model": {"network": "gru4rec", "rules": 5}}, r"model\.rules"),
+        ({"model": {"network": "ncf"}}, r"train\.loss must be one of gbce, bce, .* for ncf, which has no table"),
         ({"model": {"popularity_discount": 11}}, r"model\.popularity_discount must be between 0 and 10"),
         ({"train": {"loss": "hinge"}}, r"train\.loss must be one of softmax, sampled_softmax, gbce, bce, bpr"),
         ({"train": {"loss": "gbce"}}, r"train\.negatives must be given when train\.loss is gbce"),
@@ -168,7 +169,11 @@ def test_a_recipe_knows_all_sizes_of_its_network(name):
     sizes = {entry.name: entry.default for entry in fields(catalogue.NETWORKS[name][1])}
     keys = {entry.name: entry.default for entry in fields(model_recipe.NETWORKS[name])}
     assert sizes.keys() - {"item_count", "user_count"} == keys.keys() - {"network", "rules", "popularity_discount"}
-    given = {key: value for key, value in keys.items() if value is not None and key not in {"network", "heads", "popularity_discount"}}
+    given = {
+        key: value
+        for key, value in keys.items()
+        if value is not None and key not in {"network", "heads", "popularity_discount"}
+    }
     assert {key: sizes[key] for key in given} == given
 
 
