@@ -26,6 +26,7 @@ from model.contract import bundle
 from model.contract.golden import golden_to_bytes
 from model.contract.manifest import Manifest
 from model.contract.question import INPUTS
+from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
 from model.parity import ExportError, check_parity, make_golden
@@ -112,11 +113,13 @@ def publish_bundle(
     metrics: Mapping[str, float],
     histories: Sequence[Sequence[int]],
     metadata: Mapping[str, Mapping[str, object]] | None = None,
+    sessions: Sessions | None = None,
     scan: Scan | None = None,
 ) -> Path:
     """Export, check against PyTorch on `histories` (item indexes, oldest first), write the bundle and make it current.
 
-    `counts` (V) is how often each item occurs, `metadata` what is known of items by id. Raises ExportError when the
+    `counts` (V) is how often each item occurs, `metadata` what is known of items by id, `sessions` what answers without
+    the network. Raises ExportError when the
     graph and PyTorch disagree; then nothing is written.
     """
     graph = export_network(network, scan=scan)
@@ -130,6 +133,8 @@ def publish_bundle(
     }
     if metadata is not None:
         files[bundle.METADATA] = bundle.encode_metadata(vocabulary, metadata)
+    if sessions is not None:
+        files[bundle.SESSIONS] = sessions.to_bytes()
     described = {file: bundle.describe_file(content) for file, content in files.items()}
     digest = hashlib.sha256("".join(described[file].sha256 for file in sorted(described)).encode()).hexdigest()
     config = network.config

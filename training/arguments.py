@@ -69,6 +69,12 @@ def make_parser() -> argparse.ArgumentParser:
     publish.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of all bundles")
     publish.add_argument("--items", type=Path, metavar="FILE", help="CSV or TSV with an item column: metadata")
     publish.add_argument(
+        "--neighbours",
+        type=Path,
+        metavar="FILE",
+        help="a log whose histories answer, as session-knn does, while the network cannot",
+    )
+    publish.add_argument(
         "--scan",
         choices=("plain", "float32", "int8"),
         help="how the graph reads the items, answers being the same (by their number; float32 for GPUs)",

@@ -182,7 +182,7 @@ def _publish(options: argparse.Namespace) -> int:
     run = _open_run(options.path, options.popularity_discount)
     from training.publish import publish_run  # noqa: PLC0415 - imports torch and ONNX
 
-    folder = publish_run(run, options.out, options.items, options.scan)
+    folder = publish_run(run, options.out, options.items, neighbours=options.neighbours, scan=options.scan)
     _say(f"published {folder} and made it current")
     return 0
 

@@ -8,6 +8,7 @@ bundles/<version>/manifest.json     fields and the sha256 of every other file (m
                   counts.npy        (V) int64: how often each item occurs in the whole log, for the popular list
                   golden.json       questions with their answers (golden.py)
                   metadata.jsonl    optional: V JSON objects, line i describing index i
+                  sessions.npz      optional: who met what, for answers without the network (sessions.py)
 ```
 A version appears whole or not at all: it is written aside, synced and renamed. Readers get bytes whose digests were
 verified before anything parses them; nothing is mapped into memory, so a file changed later changes nothing.
@@ -41,6 +42,7 @@ from model.contract.manifest import (
     Manifest,
     is_plain_name,
 )
+from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary, VocabularyError
 
 MANIFEST = "manifest.json"
@@ -49,6 +51,7 @@ VOCABULARY = "vocabulary.txt"
 COUNTS = "counts.npy"
 GOLDEN = "golden.json"
 METADATA = "metadata.jsonl"
+SESSIONS = "sessions.npz"
 CURRENT = "current"
 
 MANIFEST_MAX_BYTES = 1024 * 1024
@@ -72,6 +75,7 @@ class Bundle:
     counts: NDArray[np.int64]
     golden: tuple[Golden, ...]
     metadata: tuple[bytes, ...] | None
+    sessions: Sessions | None
 
     def rank_popular(self) -> NDArray[np.int32]:
         """The whole catalogue's indexes by falling count, equal counts by item id. Shape (V)."""
@@ -169,6 +173,10 @@ def read_bundle(path: Path) -> Bundle:
         raise BundleFormat(f"{folder}: {COUNTS} is {error}") from error
     if lines is not None and len(lines) != len(vocabulary):
         raise BundleFormat(f"{folder}: {METADATA} has {len(lines)} lines for {len(vocabulary)} items")
+    try:
+        sessions = Sessions.from_bytes(contents[SESSIONS], len(vocabulary)) if SESSIONS in contents else None
+    except ValueError as error:
+        raise BundleFormat(f"{folder}: {SESSIONS} holds {error}") from error
     return Bundle(
         manifest=manifest,
         digest=hashlib.sha256(manifest_text).hexdigest(),
@@ -177,6 +185,7 @@ def read_bundle(path: Path) -> Bundle:
         counts=counts,
         golden=golden,
         metadata=tuple(lines) if lines is not None else None,
+        sessions=sessions,
     )
 
 

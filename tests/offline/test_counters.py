@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from training.counters.catalogue import make_counter
-from training.counters.neighbours import ItemNeighbours, SessionNeighbours
+from training.counters.neighbours import ItemNeighbours, SessionNeighbours, gather_sessions
 from training.counters.popular import RecentPopularity
 from training.errors import DataError
 from training.model_recipe import COUNTERS
@@ -84,7 +84,8 @@ def _score_by_sessions(train, history, neighbours, window):
 def test_session_neighbours_are_the_plain_loops(make_histories, random_rows, neighbours):
     """Likeness, the best sessions, decay and rarity, summed up one session and one item at a time."""
     train, asked = random_rows
-    scorer = SessionNeighbours(make_histories(train), V, None, neighbours=neighbours, sessions=1000, window=5)
+    sessions = make_histories(train)
+    scorer = SessionNeighbours(gather_sessions(sessions, V, None, neighbours=neighbours, window=5), sessions)
     expected = [_score_by_sessions(train, history, neighbours, 5) for history in asked]
     assert np.allclose(scorer.score(make_histories(asked)).numpy(), expected, atol=1e-6)
 
@@ -94,7 +95,7 @@ def test_only_the_newest_sessions_are_candidates(make_histories):
     train = make_histories([[1, 2, 3], [1, 4], [5]])
     for ends, winner in (((9, 8), 3), ((7, 8), 4)):
         times = np.array([1, 2, ends[0], 3, ends[1], 99])
-        scorer = SessionNeighbours(train, 5, times, neighbours=1, sessions=1, window=5)
+        scorer = SessionNeighbours(gather_sessions(train, 5, times, neighbours=1, candidates=1), train)
         assert scorer.score(make_histories([[1]]))[0].tolist()[winner - 1] > 1e-3
 
 

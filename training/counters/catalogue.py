@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.counters.chains import Markov, Rules
-from training.counters.neighbours import ItemNeighbours, SessionNeighbours
+from training.counters.neighbours import ItemNeighbours, SessionNeighbours, gather_sessions
 from training.counters.popular import Popularity, RecentPopularity
 from training.evaluation import Scorer
 from training.histories import Histories
@@ -27,14 +27,8 @@ def make_counter(
         case RulesRecipe():
             return Rules(train, item_count, reach=recipe.reach, decay=recipe.decay, window=recipe.window)
         case SessionNeighboursRecipe():
-            return SessionNeighbours(
-                train,
-                item_count,
-                times_ms,
-                neighbours=recipe.neighbours,
-                sessions=recipe.sessions,
-                window=recipe.window,
-            )
+            sizes = {"neighbours": recipe.neighbours, "candidates": recipe.sessions, "window": recipe.window}
+            return SessionNeighbours(gather_sessions(train, item_count, times_ms, **sizes), train)
         case ItemNeighboursRecipe():
             return ItemNeighbours(train, item_count, neighbours=recipe.neighbours, window=recipe.window)
         case _:

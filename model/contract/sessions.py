@@ -1,0 +1,134 @@
+"""Nearest sessions: what the trainer measures as `session-knn`, and what a service falls back on. One definition.
+
+VMIS-kNN (Kersbergen, Sprangers & Schelter, SIGMOD 2022). Symbols: U sessions, V items, E meetings of the two.
+"""
+
+import io
+import zipfile
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+NEIGHBOURS, CANDIDATES, WINDOW = 100, 5000, 5
+"""As many sessions are listened to, as many looked at, by as many of the newest items, unless told otherwise."""
+ARRAY_FAULTS = (ArithmeticError, EOFError, KeyError, MemoryError, SyntaxError, TypeError, ValueError)
+"""What numpy raises for files that are no arrays."""
+
+_WEIGHED_STEPS = 10
+"""A neighbour that shares no newer item than the eleventh last has no weight (VS-kNN's linear decay)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sessions:
+    """Who met what, and how much is asked of it."""
+
+    item_count: int
+    starts: NDArray[np.int64]
+    """(U + 1): session u met items[starts[u]:starts[u + 1]]."""
+    items: NDArray[np.int32]
+    """(E) item indexes, a session's in rising order, each once."""
+    moments: NDArray[np.int64]
+    """(U) when each session ended, in any unit; all equal where nobody knows."""
+    neighbours: int = NEIGHBOURS
+    candidates: int = CANDIDATES
+    window: int = WINDOW
+
+    def score(self, history: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Score all items (V) by the sessions most like a history of item indexes, oldest first.
+
+        Those that share an item with its newest `window` items are candidates, the `candidates` newest of them. A
+        shared item counts its place in what is asked, the newest 1, and the `neighbours` sessions with the highest
+        sum remain. Each gives its items this sum, weighed by how new the newest shared item is (1, .9, .8 ..) and by
+        1 + log(U / sessions of the item).
+        """
+        history = history[-self.window :]
+        items, backwards = np.unique(history[::-1], return_index=True)  # of an item met twice the newer place counts
+        order = np.argsort(-backwards)
+        items, ages = items[order], backwards[order]  # oldest first, so that newer ones overwrite them below
+        found, sharing = _gather(*self._by_item, items)
+        if not len(found):
+            return np.zeros(self.item_count)
+        U = len(self.moments)
+        likeness = _add_up(found, 1 - ages[sharing] / len(history), U)
+        age = np.zeros(U, dtype=np.int64)
+        age[found] = ages[sharing]
+        near = self._choose(np.flatnonzero(likeness), likeness)
+        weights = likeness[near] * np.maximum(0, 1 - age[near] / _WEIGHED_STEPS)
+        theirs, of = _gather(self.starts, self.items, near)
+        return _add_up(theirs, weights[of] * self._rarity[theirs], self.item_count + 1)[1:]
+
+    def _choose(self, sessions: NDArray[np.int64], likeness: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The newest of the sessions, and of these the ones most alike; equal ones by their order."""
+        if len(sessions) > self.candidates:
+            newest = np.argsort(-self.moments[sessions], kind="stable")[: self.candidates]
+            sessions = np.sort(sessions[newest])
+        return sessions[np.argsort(-likeness[sessions], kind="stable")[: self.neighbours]]
+
+    @cached_property
+    def _by_item(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sessions of every item: where each item's begin (V + 2), and the sessions (E), in rising order."""
+        sessions = np.repeat(np.arange(len(self.moments)), np.diff(self.starts))
+        counts = np.bincount(self.items, minlength=self.item_count + 1)
+        return np.concatenate([[0], np.cumsum(counts)]), sessions[np.argsort(self.items, kind="stable")]
+
+    @cached_property
+    def _rarity(self) -> NDArray[np.float64]:
+        """(V + 1) by item index."""
+        filled = int(np.count_nonzero(np.diff(self.starts)))
+        rarity: NDArray[np.float64] = 1 + np.log(max(1, filled) / np.maximum(np.diff(self._by_item[0]), 1))
+        return rarity
+
+    def to_bytes(self) -> bytes:
+        """The content of sessions.npz."""
+        buffer = io.BytesIO()
+        numbers = np.array([self.neighbours, self.candidates, self.window])
+        np.savez(buffer, starts=self.starts, items=self.items, moments=self.moments, numbers=numbers)
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, item_count: int) -> "Sessions":
+        """What `to_bytes` wrote, for so many items. Raises ValueError."""
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                starts, items, moments, numbers = (file[name] for name in ("starts", "items", "moments", "numbers"))
+        except (*ARRAY_FAULTS, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+            raise ValueError("no archive of arrays") from error
+        kinds = [(array.ndim, array.dtype) for array in (starts, items, moments, numbers)]
+        if kinds != [(1, np.int64), (1, np.int32), (1, np.int64), (1, np.int64)] or len(numbers) != 3:
+            raise ValueError("not starts, items, moments and numbers")
+        if len(starts) != len(moments) + 1 or starts[0] != 0 or starts[-1] != len(items) or (np.diff(starts) < 0).any():
+            raise ValueError("sessions that do not lie one after the other")
+        inner = np.ones(len(items), dtype=bool)
+        inner[starts[:-1][np.diff(starts) > 0]] = False
+        if len(items) and (items.min() < 1 or items.max() > item_count or (np.diff(items) <= 0)[inner[1:]].any()):
+            raise ValueError("sessions of items that are none, or not in rising order")
+        if numbers.min() < 1:
+            raise ValueError("a number below 1")
+        neighbours, candidates, window = numbers.tolist()
+        return cls(
+            item_count=item_count,
+            starts=starts,
+            items=items,
+            moments=moments,
+            neighbours=neighbours,
+            candidates=candidates,
+            window=window,
+        )
+
+
+def _gather(
+    starts: NDArray[np.int64], values: NDArray[np.integer], rows: NDArray[np.integer]
+) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """The values of some rows, one row after the other, and which of the rows each is of."""
+    lengths = starts[rows + 1] - starts[rows]
+    of = np.repeat(np.arange(len(rows)), lengths)
+    places = np.arange(len(of)) - (np.cumsum(lengths) - lengths)[of] + starts[rows][of]
+    return values[places], of
+
+
+def _add_up(places: NDArray[np.integer], shares: NDArray[np.float64], length: int) -> NDArray[np.float64]:
+    """The sum of the shares at each place."""
+    return np.bincount(places, weights=shares, minlength=length).astype(np.float64, copy=False)
