@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Degraded = Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"]
-Source = Literal["model", "popular"]
+Source = Literal["model", "neighbours", "popular"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from model.contract.question import INPUTS, Answer, Question, decode_answer, sta
 from model.contract.vocabulary import Vocabulary
 from service.engine import CUDA, Engine, open_engine
 from service.errors import EngineUnavailable, StartFailed
+from service.neighbours import Neighbours
 from service.popular import Popular
 
 CPU_TOLERANCE = 1e-4
@@ -31,6 +32,7 @@ class LiveModel:
     vocabulary: Vocabulary
     engine: Engine
     popular: Popular
+    neighbours: Neighbours | None
     metadata: tuple[bytes, ...] | None
 
     def rank(self, questions: Sequence[Question]) -> list[Answer]:
@@ -43,6 +45,13 @@ class LiveModel:
         """Answer from the popular list instead; the score is the item's count."""
         indexes, counts = self.popular.rank(exclude=question.exclude, candidates=question.candidates, k=question.k)
         return Answer(self.vocabulary.decode(indexes.tolist()), counts.astype(np.float64).tolist())
+
+    def rank_neighbours(self, question: Question) -> Answer | None:
+        """Answer from the sessions most like the history instead, where the bundle carries some."""
+        if self.neighbours is None:
+            return None
+        indexes, scores = self.neighbours.rank(question)
+        return Answer(self.vocabulary.decode(indexes.tolist()), scores.tolist())
 
     def describe_item(self, item_id: str) -> dict[str, Any] | None:
         """An item's metadata, empty where the bundle has none, or None for an item that the model does not know."""
@@ -71,6 +80,7 @@ def load_model(path: Path, *, provider: Literal["auto", "cuda", "cpu"], threads:
         vocabulary=bundle.vocabulary,
         engine=open_engine(bundle.network, item_count=bundle.manifest.item_count, provider=provider, threads=threads),
         popular=Popular.from_order(bundle.rank_popular(), bundle.counts),
+        neighbours=None if bundle.sessions is None else Neighbours.from_sessions(bundle.sessions, bundle.counts),
         metadata=bundle.metadata,
     )
     try:

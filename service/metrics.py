@@ -20,7 +20,7 @@ from service.stopwatch import STAGES, Stopwatch
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-SOURCES = ("model", "popular")
+SOURCES = ("model", "neighbours", "popular")
 DEGRADED: tuple[Degraded, ...] = get_args(Degraded)
 Shed = Literal["queue_full", "requests_full", "events_full"]
 SHED: tuple[Shed, ...] = get_args(Shed)

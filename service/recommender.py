@@ -2,6 +2,7 @@
 
 The ladder, best first; the step taken is `source`, the reason `degraded`:
   model      from the stored history and the request's items, or from the items alone while the store is down
+  neighbours the engine fails, and the bundle carries sessions: what those most like the history hold
   popular    no known item to go by (a cold start, not degraded), no store, no engine, no time left, or no room
 
 Every request has a deadline. It is looked at before each piece of work, and nothing that waits passes it.
@@ -16,7 +17,7 @@ from concurrent.futures import Executor
 
 import uuid_utils
 
-from model.contract.question import Answer, encode_question
+from model.contract.question import Answer, Question, encode_question
 from service.answers import Degraded, HistoryState, ModelName, RankedItem, Recommendation, Source
 from service.batcher import Batcher, BatcherStopped, Expired, Observers, QueueFull
 from service.breaker import Breaker, ran_out
@@ -230,8 +231,7 @@ class Recommender:
         """Write the answer down, from the popular list where the model gave none."""
         if draft.failure is not None or draft.question is None:
             return draft.failure or RuntimeError("a question was not encoded")
-        ranking = draft.ranking or model.rank_popular(draft.question)
-        source: Source = "popular" if draft.ranking is None else "model"
+        source, ranking = _rank(model, draft, draft.question)
         named = dict.fromkeys([*(draft.ask.items or ()), *(draft.ask.candidate_item_ids or ())])
         pairs = zip(ranking.item_ids, ranking.scores, strict=True)
         return Recommendation(
@@ -247,6 +247,17 @@ class Recommender:
             unknown_item_ids=[item_id for item_id in named if item_id not in model.vocabulary],
             took_ms=draft.stopwatch.took_ms(),
         )
+
+
+def _rank(model: LiveModel, draft: Draft, question: Question) -> tuple[Source, Answer]:
+    """The best rung that holds. Neighbours take a millisecond, for which there is only room while no engine works."""
+    if draft.ranking is not None:
+        return "model", draft.ranking
+    if draft.degraded == "engine_unavailable" and len(question.history):
+        ranking = model.rank_neighbours(question)
+        if ranking is not None:
+            return "neighbours", ranking
+    return "popular", model.rank_popular(question)
 
 
 def _describe(history: History) -> HistoryState:

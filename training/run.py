@@ -35,7 +35,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model.contract.bundle import ARRAY_FAULTS, decode_counts, encode_counts
+from model.contract.arrays import ARRAY_FAULTS
+from model.contract.bundle import decode_counts, encode_counts
 from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
 from model.nets.catalogue import make_network

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from deploy.grafana.expressions import Query, quantile, rate, ratio, select
 from deploy.grafana.names import ANSWERED, CLIENTS, FIRING, HTTP, SLOW_S, STALE_S, UP
-from deploy.grafana.panels import GREEN, ORANGE, YES_NO, Limits, Look, Panel, show_graph, show_number, show_word
+from deploy.grafana.panels import GREEN, ORANGE, PURPLE, YES_NO, Limits, Look, Panel, show_graph, show_number, show_word
 
 
 def show_wellness() -> Iterator[Panel]:
@@ -106,10 +106,11 @@ def show_traffic() -> Iterator[Panel]:
     )
     yield show_graph(
         "Recommendations by source",
-        """Answers a second from the model and from the popular list. Normal: mostly the model. Popular
-        grows with new users, or with trouble: see Answers that could be better.""",
+        """Answers a second from the model, from neighbours (only while the engine fails) and from the popular
+        list. Normal: mostly the model. Popular grows with new users, or with trouble: see Answers that could
+        be better.""",
         "nextitemnomodelanswers",
         Query("{{source}}", rate("nextitem_recommend_total", by="source")),
         unit="reqps",
-        look=Look({"model": GREEN, "popular": ORANGE}, stacked=True),
+        look=Look({"model": GREEN, "neighbours": PURPLE, "popular": ORANGE}, stacked=True),
     )

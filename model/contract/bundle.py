@@ -8,7 +8,7 @@ bundles/<version>/manifest.json     fields and the sha256 of every other file (m
                   counts.npy        (V) int64: how often each item occurs in the whole log, for the popular list
                   golden.json       questions with their answers (golden.py)
                   metadata.jsonl    optional: V JSON objects, line i describing index i
-                  sessions.npz      optional: who met what, for answers without the network (sessions.py)
+                  sessions.npy      optional: who met what, for answers without the network (sessions.py)
 ```
 A version appears whole or not at all: it is written aside, synced and renamed. Readers get bytes whose digests were
 verified before anything parses them; nothing is mapped into memory, so a file changed later changes nothing.
@@ -16,7 +16,6 @@ verified before anything parses them; nothing is mapped into memory, so a file c
 
 import errno
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -25,12 +24,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tokenize import TokenError
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
+from model.contract.arrays import decode_arrays, encode_arrays
 from model.contract.files import sync_folder, write_synced, write_whole
 from model.contract.golden import Golden, golden_from_bytes
 from model.contract.manifest import (
@@ -51,15 +50,12 @@ VOCABULARY = "vocabulary.txt"
 COUNTS = "counts.npy"
 GOLDEN = "golden.json"
 METADATA = "metadata.jsonl"
-SESSIONS = "sessions.npz"
+SESSIONS = "sessions.npy"
 CURRENT = "current"
 
 MANIFEST_MAX_BYTES = 1024 * 1024
 FILE_MAX_BYTES = 2 * 1024**3
 """What a graph in one file can have: Protocol Buffers end there."""
-
-ARRAY_FAULTS = (ArithmeticError, MemoryError, RecursionError, SyntaxError, TokenError, TypeError, ValueError)
-"""What numpy raises for files that are no arrays: it parses their header as a Python literal and believes the shape."""
 
 _REQUIRED = (NETWORK, VOCABULARY, COUNTS, GOLDEN)
 
@@ -89,17 +85,12 @@ def describe_file(content: bytes) -> File:
 
 def encode_counts(counts: NDArray[np.int64]) -> bytes:
     """The content of counts.npy."""
-    buffer = io.BytesIO()
-    np.save(buffer, counts.astype(np.int64), allow_pickle=False)
-    return buffer.getvalue()
+    return encode_arrays(counts.astype(np.int64))
 
 
 def decode_counts(content: bytes, item_count: int) -> NDArray[np.int64]:
     """What `encode_counts` wrote for so many items. Raises ValueError."""
-    try:
-        counts: NDArray[np.int64] = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-    except ARRAY_FAULTS as error:
-        raise ValueError("no array") from error
+    counts: NDArray[np.int64] = decode_arrays(content, 1)[0]
     if counts.shape != (item_count,) or counts.dtype != np.int64 or counts.min() < 0:
         raise ValueError("not one int64 of at least 0 for each item")
     return counts

@@ -3,19 +3,16 @@
 VMIS-kNN (Kersbergen, Sprangers & Schelter, SIGMOD 2022). Symbols: U sessions, V items, E meetings of the two.
 """
 
-import io
-import zipfile
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from model.contract.arrays import decode_arrays, encode_arrays
+
 NEIGHBOURS, CANDIDATES, WINDOW = 100, 5000, 5
 """As many sessions are listened to, as many looked at, by as many of the newest items, unless told otherwise."""
-ARRAY_FAULTS = (ArithmeticError, EOFError, KeyError, MemoryError, SyntaxError, TypeError, ValueError)
-"""What numpy raises for files that are no arrays."""
 
 _WEIGHED_STEPS = 10
 """A neighbour that shares no newer item than the eleventh last has no weight (VS-kNN's linear decay)."""
@@ -82,22 +79,16 @@ class Sessions:
         return rarity
 
     def to_bytes(self) -> bytes:
-        """The content of sessions.npz."""
-        buffer = io.BytesIO()
+        """The content of sessions.npy."""
         numbers = np.array([self.neighbours, self.candidates, self.window])
-        np.savez(buffer, starts=self.starts, items=self.items, moments=self.moments, numbers=numbers)
-        return buffer.getvalue()
+        return encode_arrays(self.starts, self.items, self.moments, numbers)
 
     @classmethod
     def from_bytes(cls, content: bytes, item_count: int) -> "Sessions":
         """What `to_bytes` wrote, for so many items. Raises ValueError."""
-        try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as file:
-                starts, items, moments, numbers = (file[name] for name in ("starts", "items", "moments", "numbers"))
-        except (*ARRAY_FAULTS, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-            raise ValueError("no archive of arrays") from error
-        kinds = [(array.ndim, array.dtype) for array in (starts, items, moments, numbers)]
-        if kinds != [(1, np.int64), (1, np.int32), (1, np.int64), (1, np.int64)] or len(numbers) != 3:
+        starts, items, moments, numbers = decode_arrays(content, 4)
+        kinds = [(array.ndim, array.dtype.name) for array in (starts, items, moments, numbers)]
+        if kinds != [(1, "int64"), (1, "int32"), (1, "int64"), (1, "int64")] or len(numbers) != 3:
             raise ValueError("not starts, items, moments and numbers")
         if len(starts) != len(moments) + 1 or starts[0] != 0 or starts[-1] != len(items) or (np.diff(starts) < 0).any():
             raise ValueError("sessions that do not lie one after the other")
@@ -117,6 +108,12 @@ class Sessions:
             candidates=candidates,
             window=window,
         )
+
+
+def share_popularity(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Less than any likeness, and in the order of popularity (V): what decides among items of no neighbour."""
+    shares: NDArray[np.float64] = counts / (counts.sum() + 1) * 1e-9
+    return shares
 
 
 def _gather(

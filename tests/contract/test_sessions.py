@@ -61,8 +61,12 @@ def test_what_is_no_index_is_refused(sessions, change, message):
         Sessions.from_bytes(content, 5)
 
 
-@pytest.mark.parametrize("cut", [0, 10, 400, -1])
-def test_no_archive_is_refused(sessions, cut):
-    """Whatever was cut off."""
-    with pytest.raises(ValueError, match="no archive of arrays"):
-        Sessions.from_bytes(sessions.to_bytes()[:cut], 5)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [*((lambda it, cut=cut: it[:cut], "no arrays") for cut in (0, 10, 400, -1)), (lambda it: it + b"0", "more than")],
+    ids=["nothing", "no header", "few", "short", "long"],
+)
+def test_other_content_is_refused(sessions, change, message):
+    """Whatever was cut off or put on."""
+    with pytest.raises(ValueError, match=message):
+        Sessions.from_bytes(change(sessions.to_bytes()), 5)

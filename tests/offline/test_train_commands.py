@@ -96,7 +96,8 @@ def test_a_log_becomes_a_run_lists_and_a_bundle(tmp_path, cycle_csv, recipe, cap
     seen = set(pl.read_csv(cycle_csv).select("user", "item").rows())
     assert not seen & set(frame.select("user", "item").rows())
 
-    assert main(["publish", str(run), "--out", str(tmp_path / "bundles"), "--scan", "int8"]) == 0
+    more = ["--scan", "int8", "--neighbours", str(cycle_csv)]
+    assert main(["publish", str(run), "--out", str(tmp_path / "bundles"), *more]) == 0
     bundle = read_bundle(tmp_path / "bundles")
     assert b"MatMulInteger" in bundle.network
     assert bundle.manifest.data_fingerprint == config["data"]["fingerprint"]
@@ -105,6 +106,11 @@ def test_a_log_becomes_a_run_lists_and_a_bundle(tmp_path, cycle_csv, recipe, cap
     assert json.loads(bundle.metadata[0]) == {"title": "One"}
     assert bundle.counts.tolist() == whole
     assert len(bundle.golden) > 10
+    met = bundle.sessions.items[bundle.sessions.starts[0] : bundle.sessions.starts[1]]
+    assert {("u00", item) for item in bundle.vocabulary.decode(met.tolist())} == {
+        row for row in seen if row[0] == "u00"
+    }
+    assert len(bundle.sessions.moments) == 24
 
 
 def test_ctrl_c_saves_and_the_resumed_run_is_the_whole_one(tmp_path, cycle_csv, recipe, capsys):

@@ -69,7 +69,7 @@ def test_closed_label_sets_exist_at_zero(metrics):
     for sample in (
         *(f'nextitem_stage_duration_seconds_count{{stage="{name}"}}' for name in ("history", "encode", "queue")),
         *(f'nextitem_stage_duration_seconds_count{{stage="{name}"}}' for name in ("inference", "respond")),
-        *(f'nextitem_recommend_total{{source="{name}",version="v1"}}' for name in ("model", "popular")),
+        *(f'nextitem_recommend_total{{source="{name}",version="v1"}}' for name in ("model", "neighbours", "popular")),
         *(f'nextitem_fallback_total{{reason="{name}_unavailable"}}' for name in ("store", "engine")),
         *(f'nextitem_fallback_total{{reason="{name}"}}' for name in ("deadline", "overloaded")),
         *(f'nextitem_shed_total{{reason="{name}_full"}}' for name in ("queue", "requests", "events")),

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from model.contract.bundle import ARRAY_FAULTS
+from model.contract.arrays import ARRAY_FAULTS
 from model.contract.files import write_whole
 from model.nets.catalogue import NETWORKS
 from model.nets.network import UserNetwork

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from model.contract.sessions import CANDIDATES, NEIGHBOURS, WINDOW, Sessions
+from model.contract.sessions import CANDIDATES, NEIGHBOURS, WINDOW, Sessions, share_popularity
 from training.histories import Histories
 from training.rows import find_highest
 from training.split import count_items
@@ -25,7 +25,7 @@ class ItemNeighbours:
         self.item_count = item_count
         self._window = window
         self._similar = _find_similar(_note_meetings(train, item_count), neighbours)[:, 1:]
-        self._popular = _share_popularity(train, item_count)
+        self._popular = share_popularity(count_items(train, item_count))
 
     def score(self, histories: Histories) -> Tensor:
         """Sums of similarities (B, V). An empty history gets popularity alone."""
@@ -42,7 +42,7 @@ class SessionNeighbours:
     def __init__(self, sessions: Sessions, train: Histories) -> None:
         self.item_count = sessions.item_count
         self._sessions = sessions
-        self._popular = _share_popularity(train, self.item_count)
+        self._popular = share_popularity(count_items(train, self.item_count))
 
     def score(self, histories: Histories) -> Tensor:
         """Weighed sums over neighbours (B, V). An empty history gets popularity alone."""
@@ -103,10 +103,3 @@ def _keep_highest(cosines: sparse.csr_array, begin: int, most: int) -> sparse.cs
     others = np.flatnonzero(rows + begin != columns)
     kept = others[find_highest(rows[others], columns[others], values[others], most)]
     return sparse.csr_array((values[kept], (rows[kept], columns[kept])), shape=cosines.shape)
-
-
-def _share_popularity(train: Histories, item_count: int) -> NDArray[np.float64]:
-    """Less than any likeness, and in the order of popularity (V)."""
-    counts = count_items(train, item_count)
-    shares: NDArray[np.float64] = counts / (counts.sum() + 1) * 1e-9
-    return shares

@@ -180,3 +180,9 @@ def test_generator_makes_the_committed_bundle(bundle_path):
     folder = locate_bundle(bundle_path)
     assert {name: (folder / name).read_bytes() for name in files} == files
     assert (folder / "manifest.json").read_bytes() == manifest.to_bytes()
+
+
+def test_sessions_that_are_none(broken_bundle):
+    """Sessions that nothing could be ranked by are refused at the start, not when the engine fails."""
+    with pytest.raises(StartFailed, match=r"sessions\.npy holds no arrays"):
+        load(broken_bundle("sessions.npy", b"PK no archive"))

@@ -5,11 +5,13 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from model.contract.question import encode_question
+from model.contract.sessions import Sessions
 from service.embedded import EmbeddedStore
 from service.engine import Ranked
 from service.server import _Announced, _configure
@@ -155,6 +157,31 @@ def test_engine_that_fails_is_replaced_by_popular_items(make_client, monkeypatch
     monkeypatch.setattr(engine, "_session", session)
     assert client.recommend(user_id=user)["source"] == "model"
     assert client.get("/health/ready").json() == {"status": "ok", "reasons": []}
+
+
+def test_engine_that_fails_is_replaced_by_neighbours(make_client, broken_bundle, monkeypatch, user):
+    """A bundle with sessions answers by those most like the history, without what was seen or excluded."""
+    sessions = Sessions(  # of items i02, i07 and i11; of i02, i04 and i12; of i09: i01 is the seventh of 20 items
+        item_count=20,
+        starts=np.array([0, 3, 6, 7]),
+        items=np.array([8, 13, 17, 8, 10, 18, 15], dtype=np.int32),
+        moments=np.zeros(3, dtype=np.int64),
+    )
+    client = make_client(bundle=broken_bundle("sessions.npy", sessions.to_bytes()))
+    client.send({"user_id": user, "item_id": "i02"})
+    assert client.recommend(user_id=user)["source"] == "model"
+
+    def fail(_names, _feed):
+        raise RuntimeError("CUDA failure 700")
+
+    monkeypatch.setattr(client.service.model.engine, "_session", SimpleNamespace(run=fail))
+    answer = client.recommend(user_id=user, items=["i07"], exclude_item_ids=["i04"], k=3)
+    assert (answer["source"], answer["degraded"]) == ("neighbours", "engine_unavailable")
+    assert [item["item_id"] for item in answer["items"]] == ["i11", "i12", "a/b"]  # after the sessions the popular
+    assert fallbacks(client, "engine_unavailable") == 1
+    candidates = client.recommend(user_id=user, candidate_item_ids=["i09", "i12", "i11", "i11"], k=2)
+    assert {item["item_id"] for item in candidates["items"]} == {"i11", "i12"}
+    assert client.recommend(user_id="nobody-yet")["source"] == "popular"
 
 
 def test_one_odd_request_does_not_fail_its_batch(make_client, monkeypatch):
