@@ -24,7 +24,7 @@ class Express:
             (route.path, method): (route, route.get_route_handler())
             for route in routes
             if isinstance(route, GuardedRoute) and not route.param_convertors
-            for method in route.methods
+            for method in route.methods or ()
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

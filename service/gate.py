@@ -95,7 +95,7 @@ class GuardedRoute(APIRoute):
         return (Match.NONE, {}) if scope["path"].endswith("\n") else super().matches(scope)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler behind the gate: FastAPI's own, which reads parameters, or the endpoint itself where there are none.
+        """The handler behind the gate: FastAPI's own where it has parameters to read, else the endpoint itself.
 
         Raises TypeError for a route that states no scope.
         """
