@@ -26,7 +26,7 @@ TAKING_LIMIT_S = 10.0
 HEAD_MAX_BYTES = 32 * 1024
 HEADERS_MAX = 100
 MESSAGE_MAX_BYTES = 8 * 1024 * 1024
-"""One request on the wire: the largest body, if sent in chunks of one byte. What is more is not even thrown away."""
+"""One request on the wire: twice the largest body, since chunks have heads. What is more is not even thrown away."""
 REFUSAL = "refusal"
 """Where in a request's state the problem stands that it is to be answered with."""
 
