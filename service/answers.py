@@ -51,6 +51,13 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True)
+class RecommendationBatch:
+    """The answer of POST /recommend/batch, in the order of its requests."""
+
+    responses: list[Recommendation]
+
+
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """One event that was not stored: its place in the request, a pointer inside it, a code and a sentence."""
 

@@ -17,6 +17,7 @@ from service.connection import connect
 from service.engine_thread import EngineThread
 from service.envelope import Envelope
 from service.errors import StartFailed
+from service.express import Express
 from service.gate import Gate
 from service.health import Health
 from service.history import DAY_MS, HistoryStore
@@ -101,6 +102,7 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
         store_watch,
         Gate(settings.keys_file),
     )
+    app.add_middleware(Express, routes=[route for router in ROUTERS for route in router.routes])
     app.add_middleware(
         Admission,
         metrics=metrics,

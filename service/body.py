@@ -10,6 +10,7 @@ from service.wire import REFUSAL
 
 EVENTS_MAX_BYTES = 256 * 1024
 RECOMMEND_MAX_BYTES = 1024 * 1024
+BATCH_MAX_BYTES = 4 * 1024 * 1024
 BODY_PROBLEMS = (MalformedJson, RequestTimeout, Invalid, BodyTooLarge, UnsupportedMediaType)
 """What a route that reads a body may answer."""
 

@@ -95,8 +95,11 @@ class GuardedRoute(APIRoute):
         return (Match.NONE, {}) if scope["path"].endswith("\n") else super().matches(scope)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's own handler behind the gate. Raises TypeError for a route that states no scope."""
-        handle = super().get_route_handler()
+        """The handler behind the gate: FastAPI's own where it has parameters to read, else the endpoint itself.
+
+        Raises TypeError for a route that states no scope.
+        """
+        handle = super().get_route_handler() if self.param_convertors else self.endpoint
         security = (self.openapi_extra or {}).get("security")
         if security is None:
             raise TypeError(f"{self.path}: state what it needs by openapi_extra=needs(...)")

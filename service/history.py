@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,15 +16,11 @@ from typing import Any, Final, Literal
 
 import orjson
 from redis.asyncio import Redis
-from redis.asyncio.client import Pipeline
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
     ClusterDownError,
     NoPermissionError,
-    NoScriptError,
-    OutOfMemoryError,
-    ReadOnlyError,
     RedisError,
     ResponseError,
 )
@@ -35,6 +31,7 @@ from service.durability import SAFE, Durability, DurabilityGuard, judge_persiste
 from service.errors import StoreNotDurable, StoreUnavailable
 from service.event import Event
 from service.keys import KEY_COUNT, PREFIX, digest_user, name_keys
+from service.pipe import Command, Pipe
 
 EVENTS_PER_CALL: Final = 200
 """A script blocks the server while it runs: a user's events go in portions of this size."""
@@ -58,12 +55,13 @@ events (durability.py), all else."""
 _REFUSALS = (
     AuthenticationError,
     BusyLoadingError,
-    ClusterDownError,  # MASTERDOWN included
+    ClusterDownError,
     NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
 )
-_REFUSAL_CODES = ("BUSY", "MISCONF", "NOREPLICAS")
+"""What redis-py raises while it opens a connection."""
+_REFUSAL_CODES = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOPERM", "NOREPLICAS", "OOM", "READONLY")
+_NO_SCRIPT = "NOSCRIPT"
+_LOOK: Final[tuple[Command, ...]] = (("INFO", "persistence"), ("CONFIG", "GET", *SAFE))
 
 Call = list[str | bytes | int]
 """The keys and arguments of one run of a script."""
@@ -169,6 +167,7 @@ class HistoryStore:
         if "{" in prefix or "}" in prefix:
             raise ValueError("braces in the prefix would steer the cluster slot")
         self._client = client
+        self._pipe = Pipe(client.connection_pool)
         self._history_length = history_length
         self._prefix = prefix
         self._limits = (history_length, marks_kept, marks_age_ms, idle_ms)
@@ -234,19 +233,16 @@ class HistoryStore:
             [last] = await self._run_scripts(_ERASE, [[*keys, digest_user(user_id)]])
             after = "-"
             while after:
-                after = await self._erase_entries(keys.log, user_id, after, last)
+                async with asyncio.timeout(self._write_timeout_s):
+                    after = await self._erase_entries(keys.log, user_id, after, last)
 
     async def _erase_entries(self, log: str, user_id: str, start: str, last: bytes) -> str:
         """Delete a user's entries among the next ENTRIES_PER_SCAN of a log. Where to go on; empty at the end."""
-        pipeline = self._client.pipeline(transaction=False)
-        pipeline.execute_command("XRANGE", log, start, last, "COUNT", ENTRIES_PER_SCAN)
-        [entries] = await _execute(pipeline)
+        [entries] = await self._pipe.ask([("XRANGE", log, start, last, "COUNT", ENTRIES_PER_SCAN)])
         _raise_first([entries])
-        mine = [entry_id for entry_id, fields in entries if orjson.loads(fields[b"e"])["user_id"] == user_id]
+        mine = [entry_id for entry_id, (_, record) in entries if orjson.loads(record)["user_id"] == user_id]
         if mine:
-            pipeline = self._client.pipeline(transaction=False)
-            pipeline.execute_command("XDEL", log, *mine)
-            _raise_first(await self._execute_safely(pipeline))
+            _raise_first(await self._ask_safely([("XDEL", log, *mine)]))
             self._guard.require()
         return f"({entries[-1][0].decode()}" if len(entries) == ENTRIES_PER_SCAN else ""
 
@@ -258,12 +254,13 @@ class HistoryStore:
     async def ping(self) -> None:
         """Raise StoreUnavailable unless the store answers; look at its settings on the way."""
         async with self._boundary("ping", self._read_timeout_s):
-            await self._look("PING")
+            await self._look(("PING",))
 
     async def inspect(self) -> StoreState:
         """The memory and the safety of the store."""
         async with self._boundary("inspect", self._read_timeout_s):
-            [info] = await self._look("INFO", "memory")
+            [reply] = await self._look(("INFO", "memory"))
+            info = _read_info(reply)
             return StoreState(
                 durable=self.durable,
                 memory_bytes=int(info["used_memory"]),
@@ -272,6 +269,7 @@ class HistoryStore:
 
     async def close(self) -> None:
         """Close every connection."""
+        await self._pipe.close()
         await self._client.aclose()
 
     def _plan_calls(self, events: Sequence[Event]) -> Iterable[tuple[list[int], Call]]:
@@ -288,60 +286,46 @@ class HistoryStore:
                     arguments += (event.event_id, event.digest, event.entry(), event.log_record())
                 yield portion, arguments
 
-    async def _look(self, *command: str) -> list[Any]:
-        """Look whether the store is safe, in one round trip with a command, if there is one. Its reply."""
-        pipeline = self._client.pipeline(transaction=False)
-        if command:
-            pipeline.execute_command(*command)
-        pipeline.execute_command("INFO", "persistence")
-        pipeline.execute_command("CONFIG GET", *SAFE)
-        *replies, settings = await _execute(pipeline)
-        _raise_first(replies)  # settings may be refused: they are not known then
-        persistence = {} if self.durable else judge_persistence(replies.pop())
-        self._guard.see({**judge_settings(settings), **persistence})
-        return replies[: 1 if command else 0]
+    async def _look(self, *commands: Command) -> list[Any]:
+        """Look whether the store is safe, in one round trip with commands, if there are some. Their replies."""
+        *replies, persistence, settings = await self._pipe.ask([*commands, *_LOOK])
+        _raise_first([*replies, persistence])  # settings may be refused: they are not known then
+        doubts = {} if self.durable else judge_persistence(_read_info(persistence))
+        self._guard.see({**judge_settings(_read_settings(settings)), **doubts})
+        return replies
 
     async def _run_scripts(self, script: _Script, calls: list[Call]) -> list[Any]:
         """Run a script once for each call, in order, in one round trip, or two when the server does not know it."""
-        replies = await self._execute_safely(self._pipe_scripts(script, calls))
-        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        commands: list[Command] = [("EVALSHA", script.sha, KEY_COUNT, *call) for call in calls]
+        replies = await self._ask_safely(commands)
+        unknown = [index for index, reply in enumerate(replies) if _is_unknown_script(reply)]
         if unknown:  # the server's script cache is volatile; a call that found no script wrote nothing
-            pipeline = self._pipe_scripts(script, [calls[index] for index in unknown], load=True)
-            for index, reply in zip(unknown, (await self._execute_safely(pipeline))[1:], strict=True):
+            again = [("SCRIPT", "LOAD", script.text), *(commands[index] for index in unknown)]
+            for index, reply in zip(unknown, (await self._ask_safely(again))[1:], strict=True):
                 replies[index] = reply
         _raise_first(replies)
         self._guard.require()
         return replies
 
-    async def _execute_safely(self, pipeline: Pipeline) -> list[Any]:
-        """The replies to a pipeline that writes, which ends with a look at the store's settings if it must be safe."""
+    async def _ask_safely(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies to commands that write, followed by a look at the store's settings if it must be safe."""
         if not self._guard.strict:
-            return await _execute(pipeline)
-        pipeline.execute_command("CONFIG GET", *SAFE)
-        *replies, settings = await _execute(pipeline)
-        failed = any(isinstance(reply, RedisError) and not isinstance(reply, NoScriptError) for reply in replies)
+            return await self._pipe.ask(commands)
+        *replies, settings = await self._pipe.ask([*commands, _LOOK[-1]])
+        failed = any(isinstance(reply, RedisError) and not _is_unknown_script(reply) for reply in replies)
         # Of a server that answers nobody nothing is learnt. To find it safe again takes a look of its own.
-        if not failed and (faults := judge_settings(settings)):
+        if not failed and (faults := judge_settings(_read_settings(settings))):
             self._guard.see(faults)
         return replies
 
-    def _pipe_scripts(self, script: _Script, calls: list[Call], *, load: bool = False) -> Pipeline:
-        pipeline = self._client.pipeline(transaction=False)
-        if load:
-            pipeline.execute_command("SCRIPT LOAD", script.text)
-        for arguments in calls:
-            pipeline.execute_command("EVALSHA", script.sha, KEY_COUNT, *arguments)
-        return pipeline
-
-    async def _fetch(self, user_ids: Iterable[str]) -> list[tuple[str, int, list[bytes]]]:
+    async def _fetch(self, user_ids: Collection[str]) -> list[tuple[str, int, list[bytes]]]:
         """The id, version and entries of each user."""
-        pipeline = self._client.pipeline(transaction=False)
+        commands: list[Command] = []
         for user_id in user_ids:
             keys = name_keys(user_id, prefix=self._prefix)
             # The version first: what is appended in between is in the list, so that it only can be too low.
-            pipeline.execute_command("GET", keys.version)
-            pipeline.execute_command("LRANGE", keys.history, -self._history_length, -1)
-        replies = await _execute(pipeline)
+            commands += (("GET", keys.version), ("LRANGE", keys.history, -self._history_length, -1))
+        replies = await self._pipe.ask(commands)
         _raise_first(replies)
         found = zip(user_ids, replies[::2], replies[1::2], strict=True)
         return [(user_id, int(version or 0), entries) for user_id, version, entries in found]
@@ -367,15 +351,27 @@ class HistoryStore:
                 self._observe(operation, time.perf_counter() - started_s)
 
 
-async def _execute(pipeline: Pipeline) -> list[Any]:
-    """Replies in order, error replies among them: raised by redis-py they would quote the command, ids and all."""
-    return await pipeline.execute(raise_on_error=False)
-
-
 def _raise_first(replies: Iterable[Any]) -> None:
     for reply in replies:
         if isinstance(reply, RedisError):
             raise reply
+
+
+def _is_unknown_script(reply: object) -> bool:
+    return isinstance(reply, ResponseError) and str(reply).startswith(_NO_SCRIPT)
+
+
+def _read_info(reply: bytes) -> dict[str, str]:
+    lines = reply.decode().splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)  # others are headings
+
+
+def _read_settings(reply: object) -> object:
+    """The answer to CONFIG GET, or the error in its place."""
+    if not isinstance(reply, list):
+        return reply
+    words = [word.decode() for word in reply]
+    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def _split(entries: list[bytes]) -> list[str]:

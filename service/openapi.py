@@ -11,7 +11,7 @@ from service.answers import ProblemDescription
 from service.errors import Forbidden, Unauthorized
 from service.gate import SCHEME
 from service.routes.exchange import describe_problems
-from service.schemas import EventRequest, EventsRequest, RecommendRequest
+from service.schemas import EventRequest, EventsRequest, RecommendBatchRequest, RecommendRequest
 
 _REFERENCE = "#/components/schemas/{model}"
 
@@ -29,7 +29,8 @@ def install_openapi(app: FastAPI) -> None:
 
 def _describe(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    requests = [(schema, "validation") for schema in (RecommendRequest, EventRequest, EventsRequest)]
+    bodies = (RecommendRequest, RecommendBatchRequest, EventRequest, EventsRequest)
+    requests = [(schema, "validation") for schema in bodies]
     _, definitions = models_json_schema(requests, ref_template=_REFERENCE)  # type: ignore[arg-type]
     problem = TypeAdapter(ProblemDescription).json_schema(ref_template=_REFERENCE)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})

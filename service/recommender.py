@@ -65,6 +65,9 @@ class Recommender:
             max_waiting=max_waiting,
             observers=Observers(on_batch=metrics.batch_started, on_wait=metrics.waited, on_depth=metrics.queue_changed),
         )
+        self._room_for_many = asyncio.Semaphore(
+            min(2 * max_batch, max_waiting)
+        )  # two batches, as many as are under way
         self._failed = False
         self._running_since_s: float | None = None
 
@@ -99,6 +102,23 @@ class Recommender:
         answer = await self._answer(ask, stopwatch)
         self._metrics.answered(source=answer.source, degraded=answer.degraded)
         return answer
+
+    async def recommend_many(self, asks: Sequence[RecommendRequest], *, started_s: float) -> list[Recommendation]:
+        """An answer to each, in order; their time began at `started_s`. Raises HistoryBehind when one does.
+
+        They take turns, so that many do not fill the queue for others.
+        """
+
+        async def answer(ask: RecommendRequest) -> Recommendation:
+            async with self._room_for_many:
+                return await self.recommend(ask, Stopwatch(started_s))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                answers = [group.create_task(answer(ask)) for ask in asks]
+        except* HistoryBehind as behind:
+            raise behind.exceptions[0] from None
+        return [task.result() for task in answers]
 
     async def _answer(self, ask: RecommendRequest, stopwatch: Stopwatch) -> Recommendation:
         while True:

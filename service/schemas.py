@@ -23,6 +23,7 @@ from service.times import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
 
 MAX_ITEMS = 1000
 MAX_K = 500
+MAX_REQUESTS = 256
 MAX_LISTED = 10_000
 MAX_EVENTS = 1000
 MAX_PROPERTIES = 32
@@ -72,6 +73,14 @@ class RecommendRequest(BaseModel):
         if self.user_id is None and self.min_history_version is not None:
             raise refuse("missing_user", "min_history_version needs user_id")
         return self
+
+
+class RecommendBatchRequest(BaseModel):
+    """The body of POST /recommend/batch."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    requests: list[RecommendRequest] = Field(min_length=1, max_length=MAX_REQUESTS)
 
 
 def _context(info: ValidationInfo) -> dict[str, Any]:

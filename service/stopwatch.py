@@ -13,8 +13,8 @@ class Stopwatch:
 
     __slots__ = ("_last", "laps", "started")
 
-    def __init__(self) -> None:
-        self.started = self._last = time.perf_counter()
+    def __init__(self, started: float | None = None) -> None:
+        self.started = self._last = time.perf_counter() if started is None else started
         self.laps: dict[Stage, float] = {}
         """Seconds by stage, so far."""
 

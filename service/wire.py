@@ -7,6 +7,7 @@ here still passes through the application, which answers it like everything else
 import asyncio
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import httptools
@@ -25,9 +26,12 @@ TAKING_LIMIT_S = 10.0
 HEAD_MAX_BYTES = 32 * 1024
 HEADERS_MAX = 100
 MESSAGE_MAX_BYTES = 8 * 1024 * 1024
-"""One request on the wire: the largest body, if sent in chunks of one byte. What is more is not even thrown away."""
+"""One request on the wire: twice the largest body, since chunks have heads. What is more is not even thrown away."""
 REFUSAL = "refusal"
 """Where in a request's state the problem stands that it is to be answered with."""
+
+DEPARTURE = "departure"
+"""Where in a request's state the Departure of its client stands."""
 
 _LINGER_S = 1.0
 _HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]{1,255}")
@@ -40,6 +44,22 @@ _NO_TARGET = re.compile(rb"[^!-~]|#")
 # What the client is to send next. Plain numbers: members of an enum take longer to find than to compare.
 _HEAD, _BODY, _NOTHING = range(3)
 _LIMITS_S = (HEAD_LIMIT_S, BODY_LIMIT_S, math.inf)
+
+
+class Departure:
+    """Whether the client of a connection has closed it, and who is to be told when it does."""
+
+    __slots__ = ("happened", "leave")
+
+    def __init__(self) -> None:
+        self.happened = False
+        self.leave: Callable[[], object] | None = None
+
+    def happen(self) -> None:
+        """The client is gone."""
+        self.happened = True
+        if self.leave is not None:
+            self.leave()
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -64,6 +84,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._deaf = False
         self._untaken_since_s: float | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._departure = Departure()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Begin to wait for a head."""
@@ -72,7 +93,8 @@ class LimitedProtocol(HttpToolsProtocol):
         self._watch = self.loop.call_later(HEAD_LIMIT_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop watching."""
+        """Stop watching, and tell who works for the client."""
+        self._departure.happen()
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -106,6 +128,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request's first byte."""
         super().on_message_begin()
+        self.scope["state"][DEPARTURE] = self._departure
         self._owed = _HEAD
 
     def on_headers_complete(self) -> None:

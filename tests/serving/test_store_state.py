@@ -9,8 +9,9 @@ import pytest
 from service.connection import connect
 from service.durability import SAFE
 from service.errors import StartFailed, StoreUnavailable
-from service.history import HistoryStore, StoreState, _execute
+from service.history import HistoryStore, StoreState
 from service.metrics import Metrics
+from service.pipe import Pipe
 from service.store_watch import LOOK_EVERY_S, StoreWatch
 
 LIMIT_BYTES = 64 * 2**20
@@ -107,13 +108,13 @@ def test_password_file_that_holds_no_password(tmp_path, content):
 
 def test_server_without_a_limit_of_memory(in_store, monkeypatch):
     """What speaks the protocol and has no `maxmemory` has no limit, and is no error."""
+    ask = Pipe.ask
 
-    async def without(pipeline):
-        info, *settings = await _execute(pipeline)
-        del info["maxmemory"]
-        return [info, *settings]
+    async def without(pipe, commands):
+        info, *rest = await ask(pipe, commands)
+        return [info.replace(b"maxmemory:", b"other:"), *rest]
 
-    monkeypatch.setattr("service.history._execute", without)
+    monkeypatch.setattr(Pipe, "ask", without)
     assert in_store(lambda store: store.inspect()).memory_limit_bytes == 0
 
 

@@ -18,6 +18,7 @@ from service.key_file import SCOPES, create_key, read_keys, revoke_keys
 
 CONTRACT = {
     ("POST", "/recommend"): "recommend",
+    ("POST", "/recommend/batch"): "recommend",
     ("POST", "/events"): "events",
     ("GET", "/users/{user_id}/history"): "admin",
     ("DELETE", "/users/{user_id}"): "admin",
@@ -66,7 +67,9 @@ def ask(client, method, route, *authorizations):
     for name, value in FILLED.items():
         path = path.replace(name, value)
     headers = [("authorization", value) for value in authorizations]
-    document = {"/recommend": {"items": ["i01"]}, "/events": {"user_id": "u", "item_id": "i01"}}.get(path)
+    question = {"items": ["i01"]}
+    documents = {"/recommend": question, "/recommend/batch": {"requests": [question]}}
+    document = (documents | {"/events": {"user_id": "u", "item_id": "i01"}}).get(path)
     return client.request(method, path, headers=headers, **({"json": document} if document else {}))
 
 

@@ -15,6 +15,7 @@ from model.contract.sessions import Sessions
 from service.embedded import EmbeddedStore
 from service.engine import Ranked
 from service.server import _Announced, _configure
+from service.wire import DEPARTURE, Departure
 
 
 @pytest.fixture
@@ -263,20 +264,20 @@ def test_departed_client_is_not_computed_for(make_client, monkeypatch):
 
     async def ask(body, departs_after=None):
         """One raw ASGI exchange, whose client leaves after some seconds, if at all."""
-        sent, messages = [], [{"type": "http.request", "body": body}]
+        sent, departure = [], Departure()
+        if departs_after is not None:
+            asyncio.get_running_loop().call_later(departs_after, departure.happen)
 
         async def receive():
-            if messages:
-                return messages.pop()
-            await asyncio.sleep(3600 if departs_after is None else departs_after)
-            return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": body}
 
         async def send(message):
             sent.append(message)
 
         headers = [(b"content-type", b"application/json")]
         scope = {"type": "http", "method": "POST", "path": "/recommend", "query_string": b"", "headers": headers}
-        await client.app({**scope, "http_version": "1.1", "scheme": "http"}, receive, send)
+        scope |= {"http_version": "1.1", "scheme": "http", "state": {DEPARTURE: departure}}
+        await client.app(scope, receive, send)
         return sent
 
     async def three():

@@ -11,9 +11,11 @@ import time
 import httpx
 import pytest
 import uvicorn
+from starlette.requests import ClientDisconnect, Request
 from uvicorn.server import ServerState
 
 from service import wire
+from service.departure import cancel_on_departure
 from service.wire import BODY_LIMIT_S, HEAD_LIMIT_S, HEAD_MAX_BYTES, HEADERS_MAX, MESSAGE_MAX_BYTES
 
 CANARY = b"c4n4ry"
@@ -321,6 +323,36 @@ def test_clients_that_take_no_answers_are_cut_off(monkeypatch):
                     await loop.sock_sendall(client, (LIVE + b"\r\n") * 100)
         while state.tasks or state.connections:  # noqa: ASYNC110 - uvicorn sets no event
             await asyncio.sleep(0)
+        server.close()
+
+    asyncio.run(play())
+
+
+def test_who_closes_the_connection_is_worked_for_no_longer():
+    """Whatever is awaited for a client is cancelled when it leaves, before its body was read or after."""
+
+    async def play():
+        loop, state = asyncio.get_running_loop(), ServerState()
+        begun, left = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+        async def answer(scope, receive, _send):
+            try:
+                if scope["path"] == "/late":
+                    while (await receive())["type"] != "http.disconnect":
+                        begun.release()
+                with cancel_on_departure(Request(scope)):
+                    begun.release()
+                    await asyncio.Event().wait()
+            except ClientDisconnect:
+                left.release()
+
+        config = uvicorn.Config(answer, http=wire.LimitedProtocol, log_config=None)
+        server = await loop.create_server(lambda: wire.LimitedProtocol(config, state, {}), "127.0.0.1", 0)
+        for path in (b"/", b"/late"):
+            with socket.create_connection(server.sockets[0].getsockname()) as client:
+                client.sendall(b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n")
+                await begun.acquire()
+            await left.acquire()
         server.close()
 
     asyncio.run(play())
