@@ -27,11 +27,13 @@ from benchmarks.serving.events import compare_events
 from benchmarks.serving.field import PEERS, Contestant, find_python, list_field
 from benchmarks.serving.match import Match, Plan, Turn, meet
 from benchmarks.serving.material import draw_histories, write_network
+from benchmarks.serving.picture import draw_latencies
 from benchmarks.serving.proof import AnswersDiffer
 from benchmarks.serving.servers import ServerFailed
 from benchmarks.serving.stored import open_store
 from benchmarks.serving.summary import format_summary, summarize, summarize_events
 from benchmarks.training.machine import describe_machine
+from model.contract.files import write_whole
 from service.errors import StartFailed
 from training.environment import describe_environment
 from training.files import write_json
@@ -124,17 +126,19 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
                 ) as store,
                 meet(field, store, folder, histories, plan, logs=logs, announce=announce) as match,
             ):
+                offered = options.histories[:1] if "open" in options.loads else []
                 for kind in options.histories:
                     entry: dict[str, Any] = {"case": case._asdict(), "histories": kind, "turns": []}
                     document["cases"].append(entry)
                     gc.collect()
                     gc.freeze()  # what stays need not be looked through while somebody is measured
-                    for turn in _take_turns(match, histories[kind], entry["turns"], open_loop="open" in options.loads):
+                    for turn in _take_turns(match, histories[kind], entry["turns"], open_loop=kind in offered):
                         entry["turns"].append(turn)
                         entry["summary"] = summarize(entry["turns"])
                         write_json(options.out, document)
                         words = f"{case}, {kind}: round {turn['round'] + 1} of {plan.rounds}, {turn['load']} loop, "
                         announce(words + turn["contestant"])
+                    write_whole(options.out.with_suffix(".png"), draw_latencies(document))
                     _say(f"{case}, {kind} windows", entry["summary"])
 
 
@@ -166,7 +170,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", nargs="*", type=read_case, default=CASES, help="each as N,items,D")
     parser.add_argument("--histories", nargs="*", choices=("full", "mixed"), default=["full", "mixed"])
     parser.add_argument("--contestants", nargs="*", choices=_KINDS, default=_KINDS)
-    parser.add_argument("--loads", nargs="*", choices=_LOADS, default=_LOADS)
+    parser.add_argument("--loads", nargs="*", choices=_LOADS, default=_LOADS, help="open: the first --histories alone")
     parser.add_argument("--rounds", type=int, default=5, help="each with a turn of every contestant")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
     parser.add_argument("--connections", type=int, default=16, help="of a closed loop")

@@ -55,7 +55,7 @@ def compare_events(
             name: _Source(server.connect, encode_event, judge_http(b'"accepted":1')) for name, server in servers.items()
         }
         path = urlsplit(store.url).path
-        sources[LUA] = _Source(connect_unix(path), partial(encode_call, _load_script(path)), judge_call)
+        sources[LUA] = _Source(connect_unix(path), partial(encode_call, load_script(path)), judge_call)
         processes = {name: server.process_id for name, server in servers.items()} | {"store": store.pid}
         for number in range(plan.rounds):
             for name in rotate(list(sources), number):
@@ -115,7 +115,8 @@ def _draw(number: int) -> dict[str, str]:
     return {"user_id": f"user-{number % USERS}", "item_id": f"{number % 3_416:07d}", "event_id": f"e{number}"}
 
 
-def _load_script(path: str) -> str:
+def load_script(path: str) -> str:
+    """Make history.lua known to the store at a socket: the name by which it is called."""
     text = files("service").joinpath("history.lua").read_text(encoding="utf-8")
     with Redis(unix_socket_path=path) as client:
         return str(client.script_load(text))

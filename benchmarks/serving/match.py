@@ -53,7 +53,7 @@ class Match:
         self._processes = {name: server.process_id for name, server in servers.items()} | {"store": store.pid}
 
     def press(self, histories: Mapping[str, list[str]]) -> Iterator[Turn]:
-        """Closed loops, in rounds: `closed` on many connections, `alone` on one, `batch` of many questions a request."""
+        """Closed loops, in rounds: `closed` on many connections, `alone` on one, `batch` by many in a request."""
         loads = {each.name: self._find_loads(each, histories) for each in self._field}
         seconds = {"closed": self._plan.seconds, "alone": self._plan.seconds / 2, "batch": self._plan.seconds}
         for number in range(self._plan.rounds):

@@ -48,9 +48,11 @@ def summarize_events(turns: Sequence[Turn]) -> dict[str, Any]:
 def _describe_row(load: str, name: str, turns: Sequence[Turn]) -> dict[str, Any]:
     cores = {who: statistics.median(turn["cores"][who] for turn in turns) for who in turns[0]["cores"]}
     found = {number: [turn[number] for turn in turns if turn[number] is not None] for number in NUMBERS}
-    numbers = {number: spread(values) for number, values in found.items() if values}
-    late = {"late_p99_ms": spread(turn["late_p99_ms"] for turn in turns)} if "late_p99_ms" in turns[0] else {}
-    return {"load": load, "contestant": name, **numbers, **late, "cores": cores}
+    numbers: dict[str, Any] = {number: spread(values) for number, values in found.items() if values}
+    if turns[0]["load"] == "open":
+        numbers["late_p99_ms"] = spread(turn["late_p99_ms"] for turn in turns)
+        numbers["offered"] = turns[0]["offered"]
+    return {"load": load, "contestant": name, **numbers, "cores": cores}
 
 
 def _compare(turns: Sequence[Turn]) -> dict[str, Spread]:
