@@ -19,7 +19,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench-graph bench-models bench-training test-service dashboard preview format clean
+.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -79,6 +79,9 @@ bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is mi
 	@$(BIN)/nextitem-train benchmark --data "$(DATA)/beauty-paper/beauty.txt.gz" --name beauty --protocols P1,P2 \
 		--models $(BENCH_MODELS),bert4rec-beauty,sasrec-beauty $(OPTIONS)
 
+bench: $(VENV)/.run $(PEERS)/litserve/.ready $(PEERS)/bentoml/.ready ## Serve beside a textbook handler, LitServe and BentoML; OPTIONS="--cases 50,3416,64"
+	@$(BIN)/python -m benchmarks.serving --environments $(PEERS) $(OPTIONS)
+
 bench-graph: $(VENV)/.run ## Measure what each step of the exported graph gains; OPTIONS="--threads 1 --network sasrec"
 	@$(BIN)/python -m benchmarks.graph $(OPTIONS)
 
@@ -112,8 +115,9 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.run
 	@$(PIP:$(BIN)%=.venv-security/bin%) install pip-audit==2.10.1
 	@touch $@
 
-# An environment for each trainer that ours is compared with: their pins are not ours.
-$(PEERS)/%/.ready: benchmarks/training/requirements/%.txt
+# An environment for each trainer and server that ours are compared with: their pins are not ours.
+vpath %.txt benchmarks/training/requirements benchmarks/serving/requirements
+$(PEERS)/%/.ready: %.txt
 	@echo "Installing $* into $(@D) ..."
 	@mkdir -p $(PEERS) && $(PYTHON) -m venv --clear $(@D)
 	@$(FIND_TORCH); $(PIP:$(BIN)%=$(@D)/bin%) install $$index -r $<

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 IDLE_LIMIT_S = 2.0
 """Services end idle connections; uvicorn does after 5 s."""
 
-_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 _SOURCE = re.compile(rb'"source":"(\w+)","degraded":(?:null|"(\w+)")')
 
@@ -143,7 +143,7 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         head, found, content = self._received.partition(b"\r\n\r\n")
-        length = _LENGTH.search(head)
+        length = CONTENT_LENGTH.search(head)
         if found and self._answer is not None and len(content) >= (int(length[1]) if length else 0):
             self._received = b""
             if _CLOSE.search(head):

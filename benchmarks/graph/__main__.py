@@ -157,7 +157,7 @@ def _make_parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.graph", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--network", choices=("bert4rec", "sasrec"), default="bert4rec")
-    parser.add_argument("--cases", nargs="*", type=_read_case, default=CASES, help="each as N,items,D")
+    parser.add_argument("--cases", nargs="*", type=read_case, default=CASES, help="each as N,items,D")
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     parser.add_argument("--histories", type=int, default=1000, help="about which all steps must answer as PyTorch does")
     parser.add_argument("--rounds", type=int, default=9)
@@ -166,7 +166,8 @@ def _make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read_case(text: str) -> Case:
+def read_case(text: str) -> Case:
+    """N,items,D."""
     return Case(*map(int, text.split(",")))
 
 

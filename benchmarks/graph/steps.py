@@ -80,7 +80,7 @@ def open_encoders(network: SequenceNetwork, threads: int) -> dict[str, Run]:
 def open_graphs(network: SequenceNetwork, threads: int) -> dict[str, Run]:
     """Whole answers. In the first one numpy excludes and sorts, as it must where all scores come out."""
     return {
-        "plain export, all scores out": _sort_outside(_open(_export_scores(network), threads, ["scores"])),
+        "plain export, all scores out": _sort_outside(_open(export_scores(network), threads, ["scores"])),
         "top-k inside": _open(export_network(network, scan="plain", rewritten=False), threads, OUTPUTS),
         "rewritten encoder": _open(export_network(network, scan="plain"), threads, OUTPUTS),
         "best score of each block": _open(export_network(network, scan="float32"), threads, OUTPUTS),
@@ -103,7 +103,8 @@ class _AtMask(LastState):
         return self.network.read_head(self.network.encode(item_ids, lengths, last)[:, 0])
 
 
-def _export_scores(network: SequenceNetwork) -> onnx.ModelProto:
+def export_scores(network: SequenceNetwork) -> onnx.ModelProto:
+    """The plain export: every item's score leaves the graph, (B, V + 2), -inf at PAD and MASK."""
     model = export_states(LastState(network), max_length=network.config.max_length)
     bias = np.pad(network.item_bias.detach().numpy(), 1, constant_values=-np.inf)
     model.graph.initializer.append(numpy_helper.from_array(bias, "bias"))

@@ -1,0 +1,189 @@
+"""The service, a textbook handler, LitServe, BentoML and empty endpoints, under load from the same machine.
+
+`make bench` makes the peers' environments and runs it; docs/serving-speed.md says what is counted. Results are written
+after every turn: Ctrl-C loses none of them, and ends every process.
+"""
+
+import argparse
+import gc
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.graph.__main__ import read_case
+from benchmarks.graph.steps import CASES
+from benchmarks.serving.events import compare_events
+from benchmarks.serving.field import PEERS, Contestant, find_python, list_field
+from benchmarks.serving.match import Match, Plan, Turn, meet
+from benchmarks.serving.material import draw_histories, write_network
+from benchmarks.serving.picture import draw_latencies
+from benchmarks.serving.proof import AnswersDiffer
+from benchmarks.serving.servers import ServerFailed
+from benchmarks.serving.stored import open_store
+from benchmarks.serving.summary import format_summary, summarize, summarize_events
+from benchmarks.training.machine import describe_machine
+from model.contract.files import write_whole
+from service.errors import StartFailed
+from training.environment import describe_environment
+from training.files import write_json
+
+_INTERRUPTED = 130
+_LOADS = ("events", "closed", "open")
+_KINDS = tuple(dict.fromkeys(each.kind for each in list_field()))
+_PACKAGES = (
+    "fastapi",
+    "hiredis",
+    "httptools",
+    "numpy",
+    "onnxruntime",
+    "orjson",
+    "pydantic",
+    "redis",
+    "uvicorn",
+    "uvloop",
+)
+
+
+def main() -> int:
+    """Run all cases. 0: done, 1: a contestant failed, 2: something is missing, 130: stopped."""
+    options = _make_parser().parse_args()
+    field = [each for each in list_field() if each.kind in options.contestants]
+    missing = [path for name in PEERS if name in options.contestants if not (path := _find(options, name)).is_file()]
+    if missing:
+        sys.stderr.write(f"no {' and no '.join(map(str, missing))}: `make bench` makes the environments\n")
+        return 2
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-serving-") as logs:
+            _run(options, field, Path(logs))
+    except (ServerFailed, AnswersDiffer, StartFailed, TimeoutError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"stopped; the turns that ended are in {options.out}\n")
+        return _INTERRUPTED
+    return 0
+
+
+def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -> None:
+    torch.set_num_threads(1)
+    plan = Plan(
+        rounds=options.rounds,
+        seconds=options.seconds,
+        connections=options.connections,
+        environments=options.environments,
+    )
+    document: dict[str, Any] = {
+        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.serving", *sys.argv[1:]]),
+        "began_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "environment": describe_machine()
+        | describe_environment(torch.device("cpu"))
+        | {package: version(package) for package in _PACKAGES},
+        "generator": "on the same machine",
+        "terms": {
+            name: getattr(options, name) for name in ("rounds", "seconds", "connections", "users", "contestants")
+        },
+        "cases": [],
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    # Drawn between turns only: the generator shares its process with nobody.
+    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+
+        def announce(words: str, done: int | None = None, total: int | None = None) -> None:
+            progress.update(task, description=words, completed=done, total=total, refresh=True)
+
+        if "events" in options.loads:
+            folder = write_network(options.cases[0], options.cache, announce=announce)
+            turns: list[Any] = []
+            for turn in compare_events(field, folder, plan, logs=logs, announce=announce):
+                turns.append(turn)
+                document["events"] = {"turns": turns, "summary": summarize_events(turns)}
+                write_json(options.out, document)
+                announce(f"/events: round {turn['round'] + 1} of {plan.rounds}, {turn['contestant']}")
+            _say("POST /events, one event a request, fsync always", document["events"]["summary"])
+        for case in options.cases:
+            folder = write_network(case, options.cache, announce=announce)
+            histories = draw_histories(case, options.users)
+            with (
+                open_store(
+                    case,
+                    options.users,
+                    options.cache,
+                    progress=lambda done, total: announce(f"N={case.max_length}: users are stored", done, total),  # noqa: B023
+                ) as store,
+                meet(field, store, folder, histories, plan, logs=logs, announce=announce) as match,
+            ):
+                offered = options.histories[:1] if "open" in options.loads else []
+                for kind in options.histories:
+                    entry: dict[str, Any] = {"case": case._asdict(), "histories": kind, "turns": []}
+                    document["cases"].append(entry)
+                    gc.collect()
+                    gc.freeze()  # what stays need not be looked through while somebody is measured
+                    for turn in _take_turns(match, histories[kind], entry["turns"], open_loop=kind in offered):
+                        entry["turns"].append(turn)
+                        entry["summary"] = summarize(entry["turns"])
+                        write_json(options.out, document)
+                        words = f"{case}, {kind}: round {turn['round'] + 1} of {plan.rounds}, {turn['load']} loop, "
+                        announce(words + turn["contestant"])
+                    write_whole(options.out.with_suffix(".png"), draw_latencies(document))
+                    _say(f"{case}, {kind} windows", entry["summary"])
+
+
+def _take_turns(
+    match: Match, histories: Mapping[str, list[str]], turns: Sequence[Turn], *, open_loop: bool
+) -> Iterator[Turn]:
+    yield from match.press(histories)
+    if open_loop:
+        yield from match.offer(histories, turns)
+
+
+def _say(words: str, summary: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"{words}; the load comes from the same machine\n{format_summary(summary)}\n")
+    sys.stdout.flush()
+
+
+def _find(options: argparse.Namespace, name: str) -> Path:
+    return Path(find_python(options.environments, name))
+
+
+def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.serving", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cases", nargs="*", type=read_case, default=CASES, help="each as N,items,D")
+    parser.add_argument("--histories", nargs="*", choices=("full", "mixed"), default=["full", "mixed"])
+    parser.add_argument("--contestants", nargs="*", choices=_KINDS, default=_KINDS)
+    parser.add_argument("--loads", nargs="*", choices=_LOADS, default=_LOADS, help="open: the first --histories alone")
+    parser.add_argument("--rounds", type=int, default=5, help="each with a turn of every contestant")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    parser.add_argument("--connections", type=int, default=16, help="of a closed loop")
+    parser.add_argument(
+        "--users", type=int, default=10_000, help="with mixed histories; a tenth as many have full ones"
+    )
+    parser.add_argument("--environments", type=Path, default=Path(".cache/peers"), help="folder of the environments")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/bench-serving"), help="folder of networks, stores")
+    parser.add_argument(
+        "--out", type=Path, default=Path("benchmarks/results/serving.json"), help="and a .png beside it"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What is served beside the service: a textbook handler, two frameworks with batching, and empty endpoints."""

@@ -1,0 +1,77 @@
+"""A turn: one contestant under one kind of load for a while, with the CPU time that everybody used meanwhile."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.cores import count_cpu
+from benchmarks.load import plan
+from benchmarks.serving.field import ONNX_RUNTIME, Contestant
+from benchmarks.serving.generator import Sample, drive_closed, drive_open, judge_http
+from benchmarks.serving.servers import Server
+
+OPEN_CONNECTIONS = 64
+WARM_SHARE = 0.2
+"""Of a turn's seconds, under the same load before anything counts."""
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """A contestant that answers, and what it is asked, in turn."""
+
+    contestant: Contestant
+    server: Server
+    payloads: Sequence[bytes]
+
+    def press(self, seconds: float, connections: int) -> Sample:
+        """A closed loop."""
+        judge = judge_http(self.contestant.mark)
+        payloads = itertools.cycle(self.payloads)
+        return drive_closed(self.server.connect, payloads, judge, connections=connections, seconds=seconds)
+
+    def offer(self, seconds: float, rate: float) -> Sample:
+        """An open loop."""
+        judge = judge_http(self.contestant.mark)
+        shots = plan(self.payloads, rate=rate, seconds=seconds)
+        return drive_open(self.server.connect, shots, judge, connections=OPEN_CONNECTIONS, seconds=seconds)
+
+
+class Account:
+    """CPU seconds of this process, which asks, of the one who answers, of the store and of whoever waits."""
+
+    def __init__(self, processes: Mapping[str, int]) -> None:
+        self._processes = processes
+        self._before = self._count()
+
+    def settle(self, name: str, seconds: float) -> dict[str, float]:
+        """What each used since the beginning, in cores: 1.0 is one core all the time."""
+        used = {who: (after - self._before[who]) / seconds for who, after in self._count().items()}
+        cores = {"generator": used.pop("generator"), "store": used.pop("store", 0.0), "server": used.pop(name, 0.0)}
+        if name == ONNX_RUNTIME:  # it runs in the generator's process
+            cores |= {"generator": 0.0, "server": cores["generator"]}
+        return cores | {"idle contestants": sum(used.values())}
+
+    def _count(self) -> dict[str, float]:
+        counts = {who: count_cpu(process_id) for who, process_id in self._processes.items()}
+        times = os.times()
+        return counts | {"generator": times.user + times.system}
+
+
+def take_turn(
+    load: Callable[[float], Sample], name: str, processes: Mapping[str, int], seconds: float
+) -> dict[str, Any]:
+    """Warm up, then measure: what came of it as numbers."""
+    load(WARM_SHARE * seconds)
+    account = Account(processes)
+    sample = load(seconds)
+    cores = account.settle(name, sample.seconds)
+    cpu_us = 1e6 * (cores["server"] + cores["store"]) / sample.rate if sample.rate else None
+    return {"contestant": name, **sample.describe(), "cpu_us": cpu_us, "cores": cores}
+
+
+def rotate(names: Sequence[str], number: int) -> Iterator[str]:
+    """All of them, beginning with another one in every round."""
+    start = number % len(names)
+    return iter([*names[start:], *names[:start]])

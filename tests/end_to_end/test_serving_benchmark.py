@@ -1,0 +1,364 @@
+"""The comparison of services: its load, its arithmetic, whose answers are right, and the smallest run of all."""
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+import torch
+from redis.asyncio import Redis
+
+from benchmarks.cores import count_cpu, list_family
+from benchmarks.graph.steps import Case, draw_network
+from benchmarks.load import Shot, encode_post
+from benchmarks.serving.batches import QUESTIONS, Batches
+from benchmarks.serving.contestants.plain import PlainModel
+from benchmarks.serving.events import encode_call, encode_event, judge_call, load_script
+from benchmarks.serving.field import PEERS, K, list_field
+from benchmarks.serving.generator import ask_once, connect_tcp, connect_unix, drive_closed, drive_open, judge_http
+from benchmarks.serving.match import find_best, find_capacities
+from benchmarks.serving.material import draw_histories, draw_items, write_network
+from benchmarks.serving.picture import draw_latencies
+from benchmarks.serving.proof import AnswersDiffer, measure_distance, prove
+from benchmarks.serving.servers import Server, ServerFailed, Setting, find_port, serve
+from benchmarks.serving.summary import format_summary, summarize, summarize_events
+from benchmarks.serving.turns import rotate
+from model.contract.sequence import encode_histories
+from model.contract.vocabulary import Vocabulary
+from service.embedded import EmbeddedStore
+from service.history import HistoryStore
+
+CASE = Case(12, 300, 16)
+ROOT = Path(__file__).parents[2]
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood"
+NOT_GOOD = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbad"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """A cache folder with the network of CASE."""
+    folder = tmp_path_factory.mktemp("cache")
+    write_network(CASE, folder, announce=lambda _: None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def network(cache):
+    """The folder of CASE."""
+    return write_network(CASE, cache, announce=lambda words: pytest.fail(f"written again: {words}"))
+
+
+@pytest.fixture
+def answering():
+    """Starts a server that answers each request on a connection with what a function makes of its number."""
+    servers = []
+
+    def start(answer):
+        numbers = itertools.count()
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self):
+                while self.request.recv(1 << 16):
+                    if not (words := answer(next(numbers))):
+                        return
+                    for part in words:
+                        self.request.sendall(part)
+
+        server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        servers.append(server)
+        return connect_tcp(server.server_address[1])
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def make_turn(load, contestant, number, rate, *, p50_ms=1.0, p99_ms=5.0, cpu_us=100.0, **more):
+    """A turn as it is recorded."""
+    cores = {"generator": 0.1, "server": 1.0, "store": 0.2, "idle contestants": 0.0}
+    times = {"p50_ms": p50_ms, "p90_ms": 2.0, "p99_ms": p99_ms, "failed": 0}
+    turn = {"load": load, "contestant": contestant, "round": number, "rate": rate, "cpu_us": cpu_us, "cores": cores}
+    return turn | times | more
+
+
+def test_answers_are_judged_whole():
+    """An answer counts once all of it is there, and is good with status 200 and its mark only."""
+    judge = judge_http(b"o", times=2)
+    assert judge(OK[:-1]) is None
+    assert judge(OK[:20]) is None
+    assert judge(OK) is True
+    assert judge(NOT_GOOD) is False
+    assert judge(OK.replace(b"200", b"503")) is False
+
+
+def test_a_closed_loop_counts_good_answers_alone(answering):
+    """Good ones in parts too; bad ones and lost connections are failures; it ends when nothing is left to ask."""
+    answers = {0: [OK], 1: [NOT_GOOD], 2: [OK[:9], OK[9:]], 3: []}
+    connect = answering(lambda number: answers.get(number, [OK]))
+    payloads = iter([b"x"] * 8)
+    sample = drive_closed(connect, payloads, judge_http(b"good"), connections=1, seconds=30.0)
+    assert (len(sample.latencies), sample.failed) == (6, 2)
+    assert sample.seconds < 30
+    sample.rows = 3
+    assert sample.describe()["rate"] == pytest.approx(18 / sample.seconds)
+
+
+def test_a_closed_loop_ends_in_time(answering):
+    """Whatever there is to ask: what is under way at the end is not counted."""
+    connect = answering(lambda _: [OK])
+    sample = drive_closed(connect, itertools.repeat(b"x"), judge_http(b"good"), connections=2, seconds=0.1)
+    assert sample.seconds >= 0.1
+    assert sample.latencies
+
+
+def test_an_open_loop_counts_from_when_a_request_was_due(answering):
+    """Behind a slow answer on the only connection, all that was due meanwhile is late, and says so."""
+    pause = threading.Event()
+
+    def answer(number):
+        if number == 0:
+            pause.wait(0.3)
+        return [OK]
+
+    shots = [Shot(0.001 * number, b"x") for number in range(5)]
+    sample = drive_open(answering(answer), shots, judge_http(b"good"), connections=1, seconds=0.01)
+    assert len(sample.latencies) == 5
+    assert min(sample.latencies) >= 0.29
+    assert sample.describe()["late_p99_ms"] >= 290
+    assert sample.seconds >= 0.3
+
+
+def test_cpu_time_is_that_of_the_whole_family():
+    """A child's time counts with its parent's, and the child is in the family."""
+    code = "while sum(range(9999)): pass"
+    parent = [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}])"]
+    with subprocess.Popen(parent, start_new_session=True) as process:
+        while len(family := list_family(process.pid)) < 2 or count_cpu(process.pid) < 0.3:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert family[0] == process.pid
+    assert count_cpu(process.pid) == 0
+
+
+def test_small_catalogues_are_in_large_ones():
+    """One store serves every catalogue: histories hold what all of them know, anywhere in the order."""
+    small, large = draw_items(300), draw_items(5000)
+    assert set(small) < set(large)
+    places = np.searchsorted(sorted(large), small)
+    assert places.min() < 500
+    assert places.max() > 4500
+    histories = draw_histories(CASE, 50)
+    assert {len(items) for items in histories["full"].values()} == {CASE.max_length - 1}
+    assert (len(histories["mixed"]), len(histories["full"])) == (50, 5)
+    assert {item for kind in histories.values() for items in kind.values() for item in items} <= set(small)
+
+
+def test_the_plain_export_answers_as_pytorch(network):
+    """A batch of mixed lengths, best items first, none that was seen."""
+    model = PlainModel(network)
+    vocabulary = Vocabulary(sorted(draw_items(CASE.items)))
+    histories = list(draw_histories(CASE, 20)["mixed"].values())
+    inputs = encode_histories(
+        [vocabulary.encode_known(items) for items in histories],
+        max_length=CASE.max_length,
+        mask_index=vocabulary.mask_index,
+    )
+    with torch.inference_mode():
+        scores = draw_network(CASE, "bert4rec")(*map(torch.from_numpy, inputs)).numpy()
+    for row, items, ranked in zip(scores, histories, model.rank(histories, K), strict=True):
+        row[vocabulary.encode_known(items) - 1] = -np.inf
+        best = np.argsort(-row)[:K]
+        assert [item for item, _ in ranked] == vocabulary.decode((best + 1).tolist())
+        assert [score for _, score in ranked] == pytest.approx(row[best].tolist(), abs=1e-4)
+        assert model.rank([items], K)[0] == [(item, pytest.approx(score, abs=1e-4)) for item, score in ranked]
+
+
+def test_a_wrong_answer_is_found(network, answering):
+    """Another order, a repeated item, a seen item and an unknown one are all mistakes."""
+    model = PlainModel(network)
+    [items] = itertools.islice(draw_histories(CASE, 10)["full"].values(), 1)
+    right = [item for item, _ in model.rank([items], K)[0]]
+    assert measure_distance(model, items, right) == 0
+    assert measure_distance(model, items, right[::-1]) > 1e-4
+    for wrong in ([*right[:-1], right[0]], [*right[:-1], items[0]], [*right[:-1], "nobody"], right[:-1]):
+        assert measure_distance(model, items, wrong) == float("inf")
+
+    [textbook, *_] = (each for each in list_field() if each.kind == "textbook")
+    content = json.dumps({"items": [{"item_id": item} for item in right[::-1]]}).encode()
+    connect = answering(lambda _: [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(content), content)])
+    with pytest.raises(AnswersDiffer, match="textbook, 1 worker: the scores"):
+        prove(textbook, Server(0, connect), model, {"u": items})
+    with pytest.raises(AnswersDiffer, match="u was answered 'good'"):
+        prove(textbook, Server(0, answering(lambda _: [OK])), model, {"u": items})
+
+
+def test_events_go_the_same_way(tmp_path):
+    """What is driven directly is read back as the service reads it; an event that comes again is no good answer."""
+    with EmbeddedStore(tmp_path / "data") as store:
+        path = urlsplit(store.url).path
+        sha = load_script(path)
+        call = encode_call(sha, 7)
+        assert ask_once(connect_unix(path), call, judge_call) == (True, b"*2\r\n:1\r\n:0\r\n")
+        assert ask_once(connect_unix(path), call, judge_call)[0] is False
+        assert ask_once(connect_unix(path), call.replace(sha.encode(), b"0" * 40), judge_call)[0] is False
+
+        async def read():
+            client = Redis.from_url(store.url)
+            async with client:
+                return await HistoryStore(client).read_many(["user-7"])
+
+        [history] = asyncio.run(read())
+    sent = json.loads(encode_event(7).partition(b"\r\n\r\n")[2])
+    assert (history.version, history.item_ids) == (1, [sent["item_id"]])
+
+
+def test_batches_are_counted_by_question(answering):
+    """An answer counts for all its questions if the model answered each; a service without the route is found out."""
+    content = b'"source":"model","degraded":null' * QUESTIONS
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(content), content)
+    batches = Batches.find(Server(0, answering(lambda _: [answer])), ["a", "b"])
+    sample = batches.press(0.1)
+    assert sample.rate == pytest.approx(QUESTIONS * len(sample.latencies) / sample.seconds)
+    assert len(json.loads(batches.payloads[0].partition(b"\r\n\r\n")[2])["requests"]) == QUESTIONS
+    missing = answering(lambda _: [b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"])
+    assert Batches.find(Server(0, missing), ["a"]) is None
+
+
+def test_everybody_begins_once():
+    """The order of turns moves on by one in every round."""
+    assert [list(rotate("abc", number)) for number in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
+
+
+def test_ratios_are_those_of_a_round():
+    """Each kind by its better number of workers, rounds against rounds, and the times beyond the ceilings."""
+    turns = [
+        *(make_turn("closed", "nextitem, 1 worker", number, 10.0) for number in (0, 1)),
+        make_turn("closed", "nextitem, 2 workers", 0, 400.0, cpu_us=50.0),
+        make_turn("closed", "nextitem, 2 workers", 1, 200.0, cpu_us=100.0),
+        make_turn("closed", "textbook, 1 worker", 0, 100.0, cpu_us=200.0),
+        make_turn("closed", "textbook, 1 worker", 1, 40.0, cpu_us=300.0),
+        make_turn("closed", "litserve, 1 worker", 0, 50.0),
+        make_turn("closed", "bentoml, 1 worker", 0, 80.0),
+        make_turn("closed", "empty ASGI, 1 worker", 0, 800.0),
+        make_turn("closed", "ONNX Runtime", 0, 1000.0),
+        make_turn("batch", "ONNX Runtime", 0, 2000.0),
+        make_turn("batch", "nextitem, 1 worker", 0, 1500.0),
+        make_turn("alone", "nextitem, 1 worker", 0, 1.0, p50_ms=0.9),
+        make_turn("alone", "empty ASGI, 1 worker", 0, 1.0, p50_ms=0.2),
+        make_turn("alone", "ONNX Runtime", 0, 1.0, p50_ms=0.4),
+        make_turn("open", "nextitem, 2 workers", 0, 280.0, p99_ms=4.5, share=0.7, offered=280.0, late_p99_ms=0.1),
+    ]
+    summary = summarize(turns)
+    found = {words: spread["median"] for words, spread in summary["comparisons"].items()}
+    assert found == pytest.approx(
+        {
+            "nextitem, 2 workers / textbook, 1 worker, answers a second": 4.5,
+            "nextitem, 2 workers / bentoml, 1 worker, answers a second": 5.0,
+            "textbook, 1 worker / nextitem, 2 workers, CPU time of an answer": 3.5,
+            "bentoml, 1 worker / nextitem, 2 workers, CPU time of an answer": 2.0,
+            "nextitem, 2 workers / empty ASGI, 1 worker, answers a second": 0.5,
+            "one request at a time, p50 beyond empty ASGI and ONNX Runtime, ms": 0.3,
+            "POST /recommend/batch / ONNX Runtime on one thread, answers a second": 0.75,
+            "open loop at 70 %, p99 / p50 of one request at a time": 5.0,
+        }
+    )
+    assert "4.50 (4.00 to 5.00)" in format_summary(summary)
+    capacities = find_capacities(turns)
+    assert capacities["nextitem, 2 workers"] == 300
+    assert find_best(list_field(), capacities, "nextitem") == "nextitem, 2 workers"
+    assert find_best(list_field(), capacities, "empty FastAPI") is None
+    entry = {"case": CASE._asdict(), "histories": "full", "turns": turns, "summary": summary}
+    assert draw_latencies({"cases": [entry, {**entry, "summary": {"rows": []}}]}).startswith(b"\x89PNG")
+
+
+def test_events_are_compared_with_their_script():
+    """The better number of workers against the script of the same round; alone it is compared with nothing."""
+    turns = [
+        make_turn("events", name, number, rate)
+        for name, rates in {
+            "nextitem, 1 worker": (50, 60),
+            "nextitem, 2 workers": (70, 20),
+            "history.lua alone": (100, 80),
+        }.items()
+        for number, rate in enumerate(rates)
+    ]
+    [(words, ratio)] = summarize_events(turns)["comparisons"].items()
+    assert words == "nextitem, 1 worker / history.lua alone, events a second"
+    assert (ratio["least"], ratio["most"]) == (0.5, 0.75)
+    assert summarize_events(turns[-1:])["comparisons"] == {}
+
+
+def test_one_that_does_not_start_says_why(network, tmp_path):
+    """The end of what it wrote is in the error, and nothing of it is left."""
+    setting = Setting(network, "unix:///nowhere", find_port(), tmp_path)
+    command = [sys.executable, "-c", "raise SystemExit('no port is free')"]
+    failing = serve(
+        lambda _: command, setting, log=tmp_path / "broken.log", probe=encode_post("/", b"{}"), judge=judge_http(b"")
+    )
+    with pytest.raises(ServerFailed, match=r"broken does not answer(.|\n)*no port is free"), failing:
+        pass
+
+
+def test_peers_are_pinned():
+    """Each framework has the pins of its environment, itself and the runtime among them."""
+    for name in PEERS:
+        pins = (ROOT / "benchmarks/serving/requirements" / f"{name}.txt").read_text().split()
+        assert {pin.partition("==")[0] for pin in pins} >= {name, "onnxruntime", "numpy"}
+
+
+def run_benchmark(cache, out, *options):
+    """The command over CASE, as small as it can be."""
+    contestants = ("nextitem", "textbook", "empty ASGI", "empty FastAPI", "ONNX Runtime")
+    words = ["--cases", "12,300,16", "--users", "30", "--cache", cache, "--out", out, "--contestants", *contestants]
+    command = [sys.executable, "-m", "benchmarks.serving", *map(str, words), *options]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_the_smallest_run(cache, tmp_path):
+    """Everybody's answers are right, every kind of load is measured; table, picture and file are there."""
+    out = tmp_path / "serving.json"
+    with run_benchmark(cache, out, "--rounds", "1", "--seconds", "0.2", "--histories", "full") as process:
+        said, _ = process.communicate()
+    assert process.returncode == 0
+    document = json.loads(out.read_text())
+    [entry] = document["cases"]
+    found = {(turn["load"], turn["contestant"]) for turn in entry["turns"]}
+    assert {name for load, name in found if load == "closed"} == {
+        each.name for each in list_field() if each.kind not in PEERS
+    }
+    assert {load for load, _ in found} >= {"closed", "alone", "open", "batch"}
+    assert {turn["contestant"] for turn in document["events"]["turns"]} >= {"history.lua alone", "nextitem, 2 workers"}
+    assert all(row["rate"]["least"] > 0 for row in entry["summary"]["rows"] if row["load"] == "closed")
+    assert "nextitem" in said
+    assert "answers a second" in said
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_ctrl_c_leaves_nothing_behind(cache, tmp_path):
+    """In the middle of a turn: status 130, what was measured is kept, and every process has ended."""
+    out = tmp_path / "serving.json"
+    with run_benchmark(cache, out, "--rounds", "1000", "--seconds", "0.2", "--loads", "closed") as process:
+        while not out.exists() or not json.loads(out.read_text())["cases"]:
+            assert process.poll() is None
+            time.sleep(0.05)
+        family = list_family(process.pid)
+        assert len(family) > 5
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 130
+    assert json.loads(out.read_text())["cases"][0]["turns"]
+    assert not [member for member in family if Path(f"/proc/{member}/exe").exists()]
