@@ -23,6 +23,7 @@ from training.environment import choose_device
 from training.errors import InputError, RecipeError, RunError
 from training.evaluation import NetworkScorer, Scorer, evaluate, examine
 from training.examination import cut, make_scorer, name_protocol, tell
+from training.features import learn_columns
 from training.files import write_json
 from training.heat_map import draw_attention
 from training.histories import Histories
@@ -74,7 +75,8 @@ def fit(
             if run.exists:
                 _check_same(run, recipe, log)
             else:
-                run.start(recipe, log, metadata, data=data, device=device)
+                columns = learn_columns(recipe.model, metadata, log.vocabulary)
+                run.start(recipe, log, metadata, columns, data=data, device=device)
             return run.read_results() if run.is_finished else None
 
         results = processes.tell(begin)

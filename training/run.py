@@ -5,6 +5,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     vocabulary.txt, counts.npy       the items, and how often each occurs in the log
     samples.json                     some histories, for the parity check and the golden examples of a bundle
     metadata.json                    optional: what is known of the items
+    features.json                    with side information: its columns' values, in the order of their codes
     metrics.jsonl                    one line an epoch
     checkpoint/last.safetensors      all that `fit --resume` needs
     kept.safetensors                 the weights of the best epoch, or of the last (train.keep)
@@ -22,7 +23,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -33,6 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from model.contract.bundle import ARRAY_FAULTS, decode_counts, encode_counts
 from model.contract.files import write_whole
@@ -44,6 +46,7 @@ from training.checkpoint import load_weights
 from training.environment import choose_device, describe_environment
 from training.errors import RecipeError, RunError
 from training.evaluation import Ranks
+from training.features import Column, Metadata, columns_from_json, columns_to_json, encode_items
 from training.files import write_json
 from training.log import Log
 from training.loop import Epoch
@@ -155,9 +158,25 @@ class Run:
     def make_network(self) -> Network:
         """The untrained network, drawn from torch's generator."""
         sizes = asdict(self.recipe.model)
-        sizes.pop("rules", None)
+        for key in ("rules", "categories", "numbers", "buckets"):  # of what training makes beside the network
+            sizes.pop(key, None)
         name, users = sizes.pop("network"), self.config["data"]["users"]
-        return make_network(name, item_count=len(self.vocabulary), user_count=users, **sizes)
+        return make_network(
+            name, item_count=len(self.vocabulary), user_count=users, features=self._encode_features(), **sizes
+        )
+
+    def read_columns(self) -> tuple[Column, ...]:
+        """The columns of side information that the network is given, if any."""
+        if not (self.path / "features.json").is_file():
+            return ()
+        document = self._read_json("features.json")
+        with self._faults("features.json"):
+            return columns_from_json(document)
+
+    def _encode_features(self) -> list[tuple[Tensor, int]]:
+        columns = self.read_columns()
+        tables = encode_items(columns, self.read_metadata() or {}, self.vocabulary)
+        return [(torch.from_numpy(table), column.size) for table, column in zip(tables, columns, strict=True)]
 
     def load_network(self, *, alone: bool = False) -> Network:
         """The weights kept so far, with the recipe's rules unless `alone`, on the recipe's device.
@@ -192,7 +211,8 @@ class Run:
         self,
         recipe: Recipe,
         log: Log,
-        metadata: Mapping[str, object] | None,
+        metadata: Metadata | None,
+        columns: Sequence[Column],
         *,
         data: Path,
         device: torch.device,
@@ -218,6 +238,8 @@ class Run:
         write_json(self.path / "samples.json", samples)
         if metadata is not None:
             write_json(self.path / "metadata.json", metadata)
+        if columns:
+            write_json(self.path / "features.json", columns_to_json(columns))
         write_json(self.path / "config.json", config)
 
     def append_epoch(self, epoch: Epoch) -> None:

@@ -40,7 +40,7 @@ class Sasrec(Transformer):
         T = item_ids.shape[1]
         column = torch.arange(T, device=item_ids.device)
         before = shift_right(item_ids, lengths, self.config.item_count + 1)
-        x = self.place(self.items(before) * math.sqrt(self.config.width))
+        x, side = self.place(self.items(before) * math.sqrt(self.config.width), before)
         past = (column[:, None] >= column) & mark_real(item_ids, lengths)[:, None, :]
         allowed = past | (column[:, None] == column)  # padding sees itself: a query without keys would give NaN
-        return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None], at)
+        return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None], at, side)
