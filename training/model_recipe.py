@@ -11,6 +11,8 @@ POSITIONS = ("learned", "relative", "none")
 NORMS = ("post", "pre", "none")
 ACTIVATIONS = ("gelu", "relu")
 FUSIONS = ("add", "concat", "gate")
+BESIDE_NETWORKS = ("rules", "categories", "numbers", "buckets")
+"""Keys that say what training makes of the log and the items, and are no sizes of a network."""
 
 
 def require(holds: bool, key: str, rule: str) -> None:

@@ -50,7 +50,7 @@ from training.features import Column, Metadata, columns_from_json, columns_to_js
 from training.files import write_json
 from training.log import Log
 from training.loop import Epoch
-from training.model_recipe import NetworkRecipe
+from training.model_recipe import BESIDE_NETWORKS, NetworkRecipe
 from training.recipe import Recipe, make_recipe
 from training.rules import find_fault, make_rules
 from training.shapes import CONFIG, EPOCH, RESULTS, RESULTS_WITH_RULES, parse, require_metrics
@@ -158,7 +158,7 @@ class Run:
     def make_network(self) -> Network:
         """The untrained network, drawn from torch's generator."""
         sizes = asdict(self.recipe.model)
-        for key in ("rules", "categories", "numbers", "buckets"):  # of what training makes beside the network
+        for key in BESIDE_NETWORKS:
             sizes.pop(key, None)
         name, users = sizes.pop("network"), self.config["data"]["users"]
         return make_network(
@@ -174,8 +174,9 @@ class Run:
             return columns_from_json(document)
 
     def _encode_features(self) -> list[tuple[Tensor, int]]:
-        columns = self.read_columns()
-        tables = encode_items(columns, self.read_metadata() or {}, self.vocabulary)
+        columns, metadata, vocabulary = self.read_columns(), self.read_metadata() or {}, self.vocabulary
+        with self._faults("metadata.json"):
+            tables = encode_items(columns, metadata, vocabulary)
         return [(torch.from_numpy(table), column.size) for table, column in zip(tables, columns, strict=True)]
 
     def load_network(self, *, alone: bool = False) -> Network:
