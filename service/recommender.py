@@ -16,6 +16,7 @@ from concurrent.futures import Executor
 
 import uuid_utils
 
+from model.contract.behaviour import Events
 from model.contract.question import Answer, encode_question
 from service.answers import Degraded, HistoryState, ModelName, RankedItem, Recommendation, Source
 from service.batcher import Batcher, BatcherStopped, Expired, Observers, QueueFull
@@ -188,6 +189,8 @@ class Recommender:
                 candidates=ask.candidate_item_ids,
                 k=ask.k,
                 exclude_history=ask.exclude_seen,
+                events=_recall(draft) if model.reads_events else None,
+                event_types=model.event_types,
             )
         except Exception as error:  # noqa: BLE001 - one odd request must not fail the others of its batch
             draft.failure = error
@@ -247,6 +250,13 @@ class Recommender:
             unknown_item_ids=[item_id for item_id in named if item_id not in model.vocabulary],
             took_ms=draft.stopwatch.took_ms(),
         )
+
+
+def _recall(draft: Draft) -> Events:
+    """What came with each item of the stored history; of the request's own items nothing is known."""
+    types, values, times_ms = draft.history.recall() if draft.history else Events((), (), ())
+    own = len(draft.ask.items or ())
+    return Events([*types, *[""] * own], [*values, *[None] * own], [*times_ms, *[0] * own])
 
 
 def _describe(history: History) -> HistoryState:

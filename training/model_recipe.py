@@ -171,12 +171,14 @@ class NovaRecipe(TransformerRecipe):
     categories: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     buckets: int = 10
+    behaviour_dropout: float = 0.1
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fused."""
         super().__post_init__()
         require(self.fusion in FUSIONS, "model.fusion", f"one of {', '.join(FUSIONS)}")
         require(self.buckets >= 2, "model.buckets", "at least 2")
+        require(0 <= self.behaviour_dropout <= 1, "model.behaviour_dropout", "between 0 and 1")
         named = (*self.categories, *self.numbers)
         require(len(set(named)) == len(named), "model.categories and model.numbers", "columns named once")
 

@@ -41,6 +41,7 @@ def publish_run(run: Run, root: Path, items: Path | None, scan: Scan | None = No
             metrics={key: metric["value"] for key, metric in results["models"][name].items()},
             histories=run.read_samples(),
             metadata=metadata,
+            event_types=() if run.behaviour is None else run.behaviour.event_types,
             name=name,
             scan=scan,
         )

@@ -6,6 +6,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     samples.json                     some histories, for the parity check and the golden examples of a bundle
     metadata.json                    optional: what is known of the items
     features.json                    with side information: its columns' values, in the order of their codes
+    behaviour.json                   with behaviour side information: event types and the edges of buckets
     metrics.jsonl                    one line an epoch
     checkpoint/last.safetensors      all that `fit --resume` needs
     kept.safetensors                 the weights of the best epoch, or of the last (train.keep)
@@ -34,14 +35,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from model.contract.bundle import ARRAY_FAULTS, decode_counts, encode_counts
 from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
 from model.nets.catalogue import make_network
+from model.nets.features import SideInformation
 from model.nets.network import Network, SequenceNetwork
 from model.nets.rules import Rules
+from training.behaviour import Behaviour
 from training.checkpoint import load_weights
 from training.environment import choose_device, describe_environment
 from training.errors import RecipeError, RunError
@@ -161,9 +163,7 @@ class Run:
         for key in BESIDE_NETWORKS:
             sizes.pop(key, None)
         name, users = sizes.pop("network"), self.config["data"]["users"]
-        return make_network(
-            name, item_count=len(self.vocabulary), user_count=users, features=self._encode_features(), **sizes
-        )
+        return make_network(name, item_count=len(self.vocabulary), user_count=users, side=self._read_side(), **sizes)
 
     def read_columns(self) -> tuple[Column, ...]:
         """The columns of side information that the network is given, if any."""
@@ -173,11 +173,28 @@ class Run:
         with self._faults("features.json"):
             return columns_from_json(document)
 
-    def _encode_features(self) -> list[tuple[Tensor, int]]:
+    @cached_property
+    def behaviour(self) -> Behaviour | None:
+        """What the network is told of events, if anything."""
+        if not (self.path / "behaviour.json").is_file():
+            return None
+        document = self._read_json("behaviour.json", {"edges": {}, "event_types": list})
+        with self._faults("behaviour.json"):
+            return Behaviour.from_json(document)
+
+    def encode_events(self, log: Log) -> list[NDArray[Any]]:
+        """Each input of events that the network reads, flat as the log's items."""
+        return [] if self.behaviour is None else self.behaviour.encode(log)
+
+    def _read_side(self) -> SideInformation:
         columns, metadata, vocabulary = self.read_columns(), self.read_metadata() or {}, self.vocabulary
         with self._faults("metadata.json"):
             tables = encode_items(columns, metadata, vocabulary)
-        return [(torch.from_numpy(table), column.size) for table, column in zip(tables, columns, strict=True)]
+        return SideInformation(
+            items=[(torch.from_numpy(table), column.size) for table, column in zip(tables, columns, strict=True)],
+            events={} if self.behaviour is None else self.behaviour.edges,
+            type_count=0 if self.behaviour is None else len(self.behaviour.event_types),
+        )
 
     def load_network(self, *, alone: bool = False) -> Network:
         """The weights kept so far, with the recipe's rules unless `alone`, on the recipe's device.
@@ -214,6 +231,7 @@ class Run:
         log: Log,
         metadata: Metadata | None,
         columns: Sequence[Column],
+        behaviour: Behaviour | None,
         *,
         data: Path,
         device: torch.device,
@@ -241,6 +259,8 @@ class Run:
             write_json(self.path / "metadata.json", metadata)
         if columns:
             write_json(self.path / "features.json", columns_to_json(columns))
+        if behaviour is not None:
+            write_json(self.path / "behaviour.json", behaviour.to_json())
         write_json(self.path / "config.json", config)
 
     def append_epoch(self, epoch: Epoch) -> None:

@@ -1,12 +1,9 @@
 """The networks by name."""
 
-from collections.abc import Sequence
-
-from torch import Tensor
-
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
 from model.nets.caser import Caser, CaserConfig, CaserHistory, CaserHistoryConfig
 from model.nets.factors import BprMf, Fmc, Fpmc, TransRec
+from model.nets.features import SideInformation
 from model.nets.gru4rec import Gru4Rec, Gru4RecConfig
 from model.nets.network import Network, NetworkConfig, UserNetwork, UserNetworkConfig
 from model.nets.nova import Nova, NovaBert, NovaBertConfig, NovaSasrec, NovaSasrecConfig
@@ -35,16 +32,18 @@ def make_network(
     *,
     item_count: int,
     user_count: int = 0,
-    features: Sequence[tuple[Tensor, int]] = (),
+    side: SideInformation | None = None,
     **sizes: object,
 ) -> Network:
     """An untrained network, drawn from torch's generator; sizes that are None are the paper's.
 
-    `features` are the columns of a network with side information (model/nets/nova.py).
+    `side` is what networks with side information are told (model/nets/nova.py).
     """
     network, config = NETWORKS[name]
     given = {key: value for key, value in sizes.items() if value is not None}
     if issubclass(network, UserNetwork):
         given["user_count"] = user_count
     made = config(item_count=item_count, **given)  # type: ignore[arg-type]  # the config checks its values
-    return network(made, features) if issubclass(network, Nova) else network(made)  # type: ignore[arg-type]  # its own config
+    if issubclass(network, Nova):
+        return network(made, side or SideInformation())  # type: ignore[arg-type]  # its own config
+    return network(made)

@@ -1,13 +1,16 @@
-"""What is known of items, as vectors: a table of codes by item index, and an embedding for every code.
+"""What is known of items and of events, as vectors: codes, and an embedding for every code.
 
-The codes are constants of the network: whoever has its weights has them, the exported graph included. [mask] has none,
-so that what is known of a hidden item is hidden with it.
+Items' codes are a table by item index, a constant of the network: whoever has its weights has them, the exported graph
+included. [mask] has none, so that what is known of a hidden item is hidden with it. Events' codes are made of what
+comes with a history (model/contract/behaviour.py), by edges that are constants, too.
 
 Shapes: B batch, T tokens, V items, D width, W the most values that an item has in a column.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -39,6 +42,68 @@ class Column(nn.Module):
         return (values * shares).sum(dim=-2)
 
 
-def make_columns(features: Sequence[tuple[Tensor, int]], width: int) -> nn.ModuleList:
-    """A column for each table of codes with the number of its values."""
-    return nn.ModuleList(Column(codes, size, width) for codes, size in features)
+class Types(nn.Module):
+    """The type of each event."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.values = nn.Embedding(size + 1, width)
+
+    def forward(self, told: Tensor, shown: Tensor) -> Tensor:
+        """Vectors (B, T, D) of told (B, T) where `shown` (B, T); else that of no type."""
+        return _embed(self.values, told * shown)
+
+
+class Amounts(nn.Module):
+    """The value of each event, such as a rating, by buckets: code 1 is below the first edge."""
+
+    edges: Tensor
+
+    def __init__(self, edges: Sequence[float], width: int) -> None:
+        super().__init__()
+        self.register_buffer("edges", torch.tensor(edges, dtype=torch.float32))
+        self.values = nn.Embedding(len(edges) + 2, width)
+
+    def forward(self, told: Tensor, shown: Tensor) -> Tensor:
+        """Vectors (B, T, D) of told (B, T) where `shown` (B, T) and no NaN; else that of no value."""
+        code = 1 + (told[..., None] >= self.edges).sum(dim=-1)
+        return _embed(self.values, code * (shown & (told == told)))  # noqa: PLR0124 - NaN alone is not equal to itself
+
+
+class Gaps(Amounts):
+    """How long after the event before it each event came: milliseconds, by buckets. Hidden times make no gaps."""
+
+    def forward(self, told: Tensor, shown: Tensor) -> Tensor:
+        """Vectors (B, T, D) of told (B, T) where it and what came before are `shown`; else that of no value."""
+        known = shown & (told != 0)
+        earlier = F.pad(told, (1, 0))[:, :-1]
+        both = known & F.pad(known, (1, 0))[:, :-1]
+        return super().forward((told - earlier).float(), both)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideInformation:
+    """What a network is to be told beside ids."""
+
+    items: Sequence[tuple[Tensor, int]] = ()
+    """For each column of items its codes (V + 2, W) and how many values there are."""
+    events: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """The edges of buckets by the input that is cut into them; of `types`, which are none, nothing."""
+    type_count: int = 0
+
+    def make_columns(self, width: int) -> nn.ModuleList:
+        """A module for each column of items."""
+        return nn.ModuleList(Column(codes, size, width) for codes, size in self.items)
+
+    def make_readers(self, width: int) -> nn.ModuleList:
+        """A module for each input of events, in their order."""
+        kinds = {"values": Amounts, "times": Gaps}
+        return nn.ModuleList(
+            Types(self.type_count, width) if name == "types" else kinds[name](edges, width)
+            for name, edges in self.events.items()
+        )
+
+
+def _embed(table: nn.Embedding, codes: Tensor) -> Tensor:
+    vectors: Tensor = table(codes)
+    return vectors

@@ -16,9 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.contract.vocabulary import PAD
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
 from model.nets.dropout import drop
-from model.nets.features import make_columns
+from model.nets.features import SideInformation
 from model.nets.sasrec import Sasrec, SasrecConfig
 from model.nets.transformer import Layer, Side, Transformer, TransformerConfig, make_norm
 
@@ -31,12 +32,16 @@ class NovaConfig(TransformerConfig):
 
     fusion: str = "gate"
     invasive: bool = False
+    behaviour_dropout: float = 0.1
+    """The share of histories trained without what is known of their events, so that answers do without it, too."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fused."""
         super().__post_init__()
         if self.fusion not in FUSIONS:
             raise ValueError(f"fusion is one of {', '.join(FUSIONS)}")
+        if not 0 <= self.behaviour_dropout <= 1:
+            raise ValueError("behaviour_dropout lies in [0, 1]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,17 +90,15 @@ class NovaLayer(Layer):
 
 
 class Nova(Transformer):
-    """Gives a transformer side information: of items, by columns of codes (V + 2, W), each with its number of values.
-
-    Goes before the transformer in the order of bases.
-    """
+    """Gives a transformer side information of items, of events, or of both. Goes before it in the order of bases."""
 
     config: NovaConfig
 
-    def __init__(self, config: NovaConfig, features: Sequence[tuple[Tensor, int]] = ()) -> None:
-        self.vectors = 1 + (config.positions == "learned") + len(features)
+    def __init__(self, config: NovaConfig, side: SideInformation) -> None:
+        self.vectors = 1 + (config.positions == "learned") + len(side.items) + len(side.events)
+        self.event_inputs = tuple(side.events)
         super().__init__(config)
-        self.columns = make_columns(features, config.width)
+        self.columns, self.readers = side.make_columns(config.width), side.make_readers(config.width)
         self.side_norms = nn.ModuleList(make_norm(config) for _ in range(self.vectors - 1))
         if config.invasive:
             self.fuse = Fusor(config.fusion, self.vectors, config.width)
@@ -105,17 +108,23 @@ class Nova(Transformer):
         """A layer of two streams, or an ordinary one above an invasive fusion."""
         return Layer(self.config) if self.config.invasive else NovaLayer(self.config, self.vectors)
 
-    def place(self, tokens: Tensor, item_ids: Tensor) -> tuple[Tensor, Side]:
+    def place(self, tokens: Tensor, item_ids: Tensor, *events: Tensor) -> tuple[Tensor, Side]:
         """The items alone with all that stands beside them; or everything fused and nothing beside."""
-        side = self._describe(item_ids)
+        side = self._describe(item_ids, events)
         if self.config.invasive:
             fused: Tensor = self.fuse([tokens, *side])
             return fused, ()
         return tokens, side
 
-    def _describe(self, item_ids: Tensor) -> list[Tensor]:
-        """Side vectors (B or 1, T, D) of item_ids (B, T), [mask] and PAD being without any value."""
+    def _describe(self, item_ids: Tensor, events: Sequence[Tensor]) -> list[Tensor]:
+        """Side vectors (B or 1, T, D) of item_ids (B, T): nothing is known beside PAD and [mask], whatever is told."""
         raw = [column(item_ids) for column in self.columns]
+        shown = (item_ids != PAD) & (item_ids != self.config.item_count + 1)
+        if self.training and events:
+            shown = shown & (torch.rand_like(shown[:, :1], dtype=torch.float32) >= self.config.behaviour_dropout)
+        told = events or [torch.zeros_like(item_ids)] * len(self.readers)
+        shown = shown if events else torch.zeros_like(shown)
+        raw += [reader(values, shown) for reader, values in zip(self.readers, told, strict=True)]
         if self.config.positions == "learned":
             raw.append(self.positions[self.config.max_length - item_ids.shape[1] :][None])
         normed = [norm(vector) for norm, vector in zip(self.side_norms, raw, strict=True)]

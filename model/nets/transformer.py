@@ -175,7 +175,7 @@ class Transformer(SequenceNetwork):
         """One of the layers."""
         return Layer(self.config)
 
-    def place(self, tokens: Tensor, item_ids: Tensor) -> tuple[Tensor, Side]:  # noqa: ARG002 - for side information
+    def place(self, tokens: Tensor, item_ids: Tensor, *events: Tensor) -> tuple[Tensor, Side]:  # noqa: ARG002 - for side information
         """What enters the first layer for embeddings (B, T, D) of item_ids (B, T), and what all layers get beside it.
 
         Here: learned positions are added, if there are any, and nothing stands beside.

@@ -31,9 +31,9 @@ class LastState(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Take right-aligned item_ids (B, T) and lengths (B). Returns (B, D), with rules also (B, V + 2)."""
-        state = self.network.read_head(self.network.encode(item_ids, lengths)[:, -1])
+    def forward(self, item_ids: Tensor, lengths: Tensor, *events: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Take right-aligned item_ids and events (B, T), lengths (B). Returns (B, D), with rules also (B, V + 2)."""
+        state = self.network.read_head(self.network.encode(item_ids, lengths, None, *events)[:, -1])
         return state if self.network.rules is None else (state, self.network.rules(item_ids))
 
 

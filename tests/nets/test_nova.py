@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from model.export import export_network
+from model.nets.features import SideInformation
 from model.nets.nova import Fusor
-from model.parity import check_parity, make_golden
+from model.parity import ExportError, check_events, check_parity, make_golden
 from model.serving.network import can_rewrite
 
 NAMES = ("nova-bert", "nova-sasrec")
@@ -34,7 +35,7 @@ def make_nova(make_small):
 
     def make(name="nova-bert", *, change=None, **switches):
         sizes = {"layers": 2, "heads": 2, **switches}
-        return make_small(name, features=make_features(change=change), **sizes)
+        return make_small(name, side=SideInformation(items=make_features(change=change)), **sizes)
 
     return make
 
@@ -124,7 +125,7 @@ def test_pad_and_mask_have_no_values(make_small):
     """Codes that would tell something of a hidden item are refused."""
     codes = torch.ones(V + 2, 1, dtype=torch.int32)
     with pytest.raises(ValueError, match=r"PAD and \[mask\] have no values"):
-        make_small("nova-bert", features=[(codes, 1)])
+        make_small("nova-bert", side=SideInformation(items=[(codes, 1)]))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -172,3 +173,127 @@ def test_attention_weights_are_those_of_the_fused_tokens(make_nova):
         before, after = (make_nova(change=change).weigh(*given)[0] for change in (None, 14))
     torch.testing.assert_close(before.sum(dim=-1), torch.ones(1, 2, 3))
     assert not torch.allclose(before, after, atol=1e-3)
+
+
+EDGES = {"types": (), "values": (1.5, 2.5, 3.5, 4.5), "times": (1e3, 1e5, 1e7)}
+ABOUT = {"types": [1, 2, 1, 3], "values": [3.0, np.nan, 5.0, 1.0], "times": [10**12, 10**12 + 500, 0, 10**12 + 10**6]}
+
+
+@pytest.fixture
+def make_told(make_small):
+    """A maker of small networks that are told of events."""
+
+    def make(name="nova-bert", **switches):
+        sizes = {"layers": 2, "heads": 2, **switches}
+        side = SideInformation(items=make_features(), events=EDGES, type_count=3)
+        return make_small(name, side=side, **sizes)
+
+    return make
+
+
+def encode_told(network, item_ids, **changes):
+    """The states (T, D) of one row of tokens with events, some of them changed: {input: {place: value}}."""
+    told = {name: list(values) for name, values in ABOUT.items()}
+    for name, places in changes.items():
+        for place, value in places.items():
+            told[name][place] = value
+    kinds = {"types": torch.int32, "values": torch.float32, "times": torch.int64}
+    events = [torch.tensor([told[name]], dtype=kinds[name]) for name in network.event_inputs]
+    with torch.inference_mode():
+        return network.encode(torch.tensor([item_ids]), torch.tensor([len(item_ids)]), None, *events)[0]
+
+
+CHANGES = [{"types": 2}, {"values": 2.0}, {"times": 10**12 + 10**4}]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_what_is_known_of_a_hidden_event_is_hidden(make_told, change):
+    """The type, value or time of a hidden event tells nothing: no state changes, at [mask] or beside it."""
+    network = make_told()
+    changes = {name: {1: value} for name, value in change.items()}
+    tokens = [3, V + 1, 15, V + 1]
+    torch.testing.assert_close(
+        encode_told(network, tokens), encode_told(network, tokens, **changes), rtol=0, atol=0, equal_nan=False
+    )
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_what_is_known_of_a_shown_event_counts(make_told, change):
+    """The same change beside a shown item changes the state at [mask]: the test above could fail."""
+    network = make_told()
+    changes = {name: {1: value} for name, value in change.items()}
+    tokens = [3, 9, 15, V + 1]
+    assert not torch.allclose(encode_told(network, tokens)[-1], encode_told(network, tokens, **changes)[-1], atol=1e-4)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_the_causal_twin_sees_events_of_earlier_places_alone(make_told, change):
+    """What is known of the event at a place enters later places, never its own."""
+    network = make_told("nova-sasrec")
+    changes = {name: {1: value} for name, value in change.items()}
+    before, after = encode_told(network, [3, 9, 15, 20]), encode_told(network, [3, 9, 15, 20], **changes)
+    torch.testing.assert_close(before[:2], after[:2], rtol=0, atol=0)
+    assert not torch.allclose(before[2:], after[2:], atol=1e-4)
+
+
+def test_gaps_are_between_neighbours_that_are_known(make_told):
+    """A gap needs both times: shifting a whole history changes nothing, and an unknown time makes two gaps unknown."""
+    network = make_told()
+    tokens = [3, 9, 15, 20]
+    shift = {place: time and time + 10**9 for place, time in enumerate(ABOUT["times"])}
+    torch.testing.assert_close(encode_told(network, tokens, times=shift), encode_told(network, tokens))
+    gaps = network.readers[2]
+    told = torch.tensor([[7, 7 + 999, 7 + 999 + 1000, 0, 10**9]])
+    shown = torch.ones(1, 5, dtype=torch.bool)
+    with torch.inference_mode():
+        torch.testing.assert_close(gaps(told, shown)[0], gaps.values.weight[[0, 1, 2, 0, 0]])
+
+
+def test_values_fall_into_buckets_and_none_has_its_own(make_told):
+    """An edge begins its bucket; NaN is no value."""
+    values = make_told().readers[1]
+    told = torch.tensor([[1.0, 1.5, 5.0, float("nan")]])
+    with torch.inference_mode():
+        torch.testing.assert_close(
+            values(told, torch.ones(1, 4, dtype=torch.bool))[0], values.values.weight[[1, 2, 5, 0]]
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_answers_without_events(make_told, ask, name):
+    """No events at all are events of which nothing is known."""
+    network = make_told(name)
+    given = torch.tensor([[3, 9, V + 1]]), torch.tensor([3])
+    nothing = [
+        torch.zeros(1, 3, dtype=torch.int32),
+        torch.full((1, 3), torch.nan),
+        torch.zeros(1, 3, dtype=torch.int64),
+    ]
+    with torch.inference_mode():
+        torch.testing.assert_close(network(*given), network(*given, *nothing))
+    assert torch.isfinite(ask(network, [])).all()
+
+
+def test_training_goes_without_events_now_and_then(make_told):
+    """With a dropout of 1 no event is ever seen in training, and all are when it is over."""
+    network = make_told(behaviour_dropout=1.0, dropout=0.0).train()
+    assert torch.equal(encode_told(network, [3, 9, 15, 20]), encode_told(network, [3, 9, 15, 20], types={0: 2}))
+    network.eval()
+    assert not torch.equal(encode_told(network, [3, 9, 15, 20]), encode_told(network, [3, 9, 15, 20], types={0: 2}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graph_is_told_of_events(make_told, vocabulary, name):
+    """The optional inputs are in the graph, which answers as the network does, with events and without."""
+    network = make_told(name)
+    graph = export_network(network)
+    draw = np.random.default_rng(4)
+    histories = [draw.integers(1, V + 1, size=size).tolist() for size in (1, 4, 11, 30)]
+    check_events(graph, network, vocabulary, histories, type_count=3)
+    examples = make_golden(network, vocabulary, [vocabulary.decode(history) for history in histories])
+    check_parity(graph, examples, vocabulary, max_length=12, inputs=network.event_inputs)
+    other = make_told(name)
+    with torch.no_grad():
+        other.readers[0].values.weight.mul_(-1)
+    with pytest.raises(ExportError, match="disagree about histories with events"):
+        check_events(graph, other, vocabulary, histories, type_count=3)
