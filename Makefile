@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
 CHECK ?=
+RECIPE ?= demo
 DATA ?= ../shared/data
 # cpu: a couple of hundred megabytes; cuda: the plain index's build, several gigabytes on Linux. Once chosen, it stays.
 TORCH ?= $(if $(wildcard $(VENV)/.torch-cuda),cuda,cpu)
@@ -25,8 +26,8 @@ export ORT_DISABLE_TELEMETRY := 1
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, CHECK=1 verifies and exits
-	@$(BIN)/python -m demo --port $(PORT) $(if $(CHECK),--check)
+demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, RECIPE=nova, CHECK=1 verifies and exits
+	@$(BIN)/python -m demo --port $(PORT) --recipe $(RECIPE) $(if $(CHECK),--check)
 
 test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite, integration against a real Valkey included
 	$(BIN)/pytest

@@ -6,6 +6,7 @@ Inputs, int32 unless said; T and X and C vary from run to run:
   exclude    (B, X)  item indexes never to answer, padded with PAD
   candidates (B, C)  the only indexes to answer, padded with PAD; a row of PAD alone does not restrict
   k          (1)     int64, 1 <= k <= V
+and of a network that reads events those of model/contract/behaviour.py that it reads.
 Outputs: `indexes` (B, K) int64 by falling score, equal scores by index; `scores` (B, K) float32, -inf once nothing is
 left to rank.
 """
@@ -23,13 +24,14 @@ import torch
 from numpy.typing import NDArray
 
 from model.contract import bundle
+from model.contract.behaviour import ABSENT
 from model.contract.golden import golden_to_bytes
 from model.contract.manifest import Manifest
 from model.contract.question import INPUTS
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
-from model.parity import ExportError, check_parity, make_golden
+from model.parity import ExportError, check_events, check_parity, make_golden
 from model.recurrent import use_operators
 from model.serving.network import LastState, rewrite
 from model.serving.ranking import Items, Scan, append_ranking
@@ -70,19 +72,22 @@ def choose_scan(network: SequenceNetwork) -> Scan:
 
 
 def export_states(states: LastState, *, max_length: int) -> onnx.ModelProto:
-    """A graph of `item_ids` and `lengths` whose outputs are `state` (B, D) and, of rules, `lift` (B, V + 2)."""
+    """A graph of `item_ids`, `lengths` and events whose outputs are `state` (B, D) and, of rules, `lift` (B, V + 2)."""
     batch, length = torch.export.Dim("B"), torch.export.Dim("T", max=max_length)
+    names = states.network.event_inputs
+    tokens = torch.ones(2, 2, dtype=torch.int32)
+    events = [torch.ones(2, 2, dtype=torch.from_numpy(np.array(ABSENT[name])).dtype) for name in names]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns of its own internals
         logging.getLogger("torch.onnx._internal.exporter").setLevel(logging.ERROR)  # of absent torchvision, too
         program = torch.onnx.export(
             states.eval(),
-            (torch.ones(2, 2, dtype=torch.int32), torch.tensor([1, 2], dtype=torch.int32)),
+            (tokens, torch.tensor([1, 2], dtype=torch.int32), *events),
             dynamo=True,
             opset_version=OPSET,
-            input_names=["item_ids", "lengths"],
+            input_names=["item_ids", "lengths", *names],
             output_names=["state"] if states.network.rules is None else ["state", "lift"],
-            dynamic_shapes=({0: batch, 1: length}, {0: batch}),
+            dynamic_shapes=({0: batch, 1: length}, {0: batch}, ({0: batch, 1: length},) * len(names)),
             verbose=False,
         )
     assert program is not None  # noqa: S101 - None only with a file to write to
@@ -114,17 +119,20 @@ def publish_bundle(
     histories: Sequence[Sequence[int]],
     metadata: Mapping[str, Mapping[str, object]] | None = None,
     sessions: Sessions | None = None,
+    event_types: Sequence[str] = (),
     scan: Scan | None = None,
 ) -> Path:
     """Export, check against PyTorch on `histories` (item indexes, oldest first), write the bundle and make it current.
 
     `counts` (V) is how often each item occurs, `metadata` what is known of items by id, `sessions` what answers without
-    the network. Raises ExportError when the
+    the network, `event_types` those that the network knows, in the order of their codes. Raises ExportError when the
     graph and PyTorch disagree; then nothing is written.
     """
     graph = export_network(network, scan=scan)
     examples = make_golden(network, vocabulary, [vocabulary.decode(history) for history in histories])
-    check_parity(graph, examples, vocabulary, max_length=network.config.max_length)
+    check_parity(graph, examples, vocabulary, max_length=network.config.max_length, inputs=network.event_inputs)
+    if network.event_inputs:
+        check_events(graph, network, vocabulary, histories, type_count=len(event_types))
     files = {
         bundle.NETWORK: graph,
         bundle.VOCABULARY: vocabulary.to_bytes(),
@@ -135,6 +143,8 @@ def publish_bundle(
         files[bundle.METADATA] = bundle.encode_metadata(vocabulary, metadata)
     if sessions is not None:
         files[bundle.SESSIONS] = sessions.to_bytes()
+    if event_types:
+        files[bundle.EVENT_TYPES] = bundle.encode_types(event_types)
     described = {file: bundle.describe_file(content) for file, content in files.items()}
     digest = hashlib.sha256("".join(described[file].sha256 for file in sorted(described)).encode()).hexdigest()
     config = network.config
@@ -150,7 +160,7 @@ def publish_bundle(
         last_event_at=last_event_at,
         data_fingerprint=data_fingerprint,
         metrics=dict(metrics),
-        inputs=INPUTS,
+        inputs=(*INPUTS, *network.event_inputs),
         files=described,
     )
     folder = bundle.write_bundle(root, manifest, files)

@@ -1,11 +1,14 @@
 """Does the exported graph answer as PyTorch does? The questions asked here become the bundle's golden examples."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnxruntime
 import torch
+from numpy.typing import NDArray
 
+from model.contract.behaviour import ABSENT
 from model.contract.golden import Golden, examine
 from model.contract.question import OUTPUTS, Answer, Question, decode_answer, encode_question, stack_questions
 from model.contract.sequence import encode_histories
@@ -66,17 +69,70 @@ def _ask_network(
     )
 
 
-def check_parity(graph: bytes, examples: Sequence[Golden], vocabulary: Vocabulary, *, max_length: int) -> None:
-    """Ask the graph every example, alone and all in one batch. Raises ExportError at the first other answer."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+def check_parity(
+    graph: bytes, examples: Sequence[Golden], vocabulary: Vocabulary, *, max_length: int, inputs: Sequence[str] = ()
+) -> None:
+    """Ask the graph every example, alone and all in one batch. Raises ExportError at the first other answer.
+
+    Nothing is known of the examples' events: a graph that reads them, by the optional `inputs`, answers without.
+    """
+    session = _open(graph)
 
     def answer(questions: Sequence[Question]) -> list[Answer]:
-        feed = stack_questions(questions, max_length=max_length, mask_index=vocabulary.mask_index)
+        feed = stack_questions(questions, max_length=max_length, mask_index=vocabulary.mask_index, inputs=inputs)
         rows = zip(questions, *session.run(OUTPUTS, feed), strict=True)
         return [decode_answer(vocabulary, indexes, scores, k=question.k) for question, indexes, scores in rows]
 
     fault = examine(examples, vocabulary, answer, tolerance=TOLERANCE)
     if fault is not None:
         raise ExportError(f"the graph and PyTorch disagree: {fault}")
+
+
+def check_events(
+    graph: bytes,
+    network: SequenceNetwork,
+    vocabulary: Vocabulary,
+    histories: Sequence[Sequence[int]],
+    *,
+    type_count: int,
+    seed: int = 0,
+) -> None:
+    """Ask the graph of a network that reads events about histories with events drawn at random, some of them absent.
+
+    Raises ExportError when a score is not PyTorch's.
+    """
+    draw = np.random.default_rng(seed)
+    V = len(vocabulary)
+    questions = [
+        Question(
+            np.array(history, dtype=np.int32), np.empty(0, np.int32), None, V, _draw_events(draw, history, type_count)
+        )
+        for history in histories
+    ]
+    feed = stack_questions(
+        questions, max_length=network.config.max_length, mask_index=V + 1, inputs=network.event_inputs
+    )
+    names = ("item_ids", "lengths", *network.event_inputs)
+    with torch.inference_mode():
+        wanted = network.eval()(*(torch.from_numpy(feed[name]) for name in names)).numpy()
+    indexes, scores = _open(graph).run(OUTPUTS, feed)
+    apart = np.abs(np.take_along_axis(wanted, indexes - 1, axis=1) - scores).max(initial=0)
+    if not apart <= TOLERANCE:
+        raise ExportError(f"the graph and PyTorch disagree about histories with events: a score is {apart:.2g} apart")
+
+
+def _draw_events(draw: np.random.Generator, history: Sequence[int], type_count: int) -> dict[str, NDArray[Any]]:
+    n = len(history)
+    drawn = {
+        "types": draw.integers(1, type_count + 1, size=n) if type_count else np.zeros(n, dtype=np.int64),
+        "values": draw.integers(1, 6, size=n),
+        "times": 1_700_000_000_000 + np.cumsum(10 ** draw.integers(1, 9, size=n)),
+    }
+    absent = draw.random(n) < 0.1
+    return {name: np.where(absent, ABSENT[name], told).astype(ABSENT[name].dtype) for name, told in drawn.items()}
+
+
+def _open(graph: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

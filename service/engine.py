@@ -3,13 +3,14 @@
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from model.contract.behaviour import ABSENT
 from model.contract.question import INPUTS, OUTPUTS
 from service.errors import EngineUnavailable, StartFailed
 from service.padding import cut_by_length, price_run
@@ -64,14 +65,22 @@ class Engine:
 def _pick(feed: Mapping[str, NDArray[Any]], rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
     """Some rows of a batch, without columns that are padding in all of them."""
     picked = {name: value if name == "k" else value[rows] for name, value in feed.items()}
-    return picked | {"item_ids": picked["item_ids"][:, -int(picked["lengths"].max()) :]}
+    T = int(picked["lengths"].max())
+    return picked | {name: picked[name][:, -T:] for name in ("item_ids", *ABSENT) if name in picked}
 
 
-def open_engine(network: bytes, *, item_count: int, provider: Literal["auto", "cuda", "cpu"], threads: int) -> Engine:
-    """Load a graph. Raises StartFailed when it cannot be loaded, or not on the provider asked for."""
+def open_engine(
+    network: bytes,
+    *,
+    item_count: int,
+    provider: Literal["auto", "cuda", "cpu"],
+    threads: int,
+    inputs: Collection[str] = INPUTS,
+) -> Engine:
+    """Load a graph of such inputs. Raises StartFailed when it cannot be loaded, or not on the provider asked for."""
     session = _open_session(network, provider=provider, threads=threads)
     names = {entry.name for entry in session.get_inputs()}
-    if names != set(INPUTS) or not set(OUTPUTS) <= {entry.name for entry in session.get_outputs()}:
+    if names != set(inputs) or not set(OUTPUTS) <= {entry.name for entry in session.get_outputs()}:
         raise StartFailed("the bundle's network has other inputs or outputs than this version serves: export it again")
     return Engine(session, item_count=item_count)
 

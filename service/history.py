@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from importlib.resources import files
 from typing import Any, Final, Literal
@@ -27,6 +27,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from model.contract.behaviour import Events
 from service.durability import SAFE, Durability, DurabilityGuard, judge_persistence, judge_settings
 from service.errors import StoreNotDurable, StoreUnavailable
 from service.event import Event
@@ -97,6 +98,13 @@ class History:
     version: int
     item_ids: list[str]
     last_event_at_ms: int | None
+    words: Sequence[str] = field(default=(), compare=False, repr=False)
+    """All fields of all entries, FIELDS for each; empty where only the items are known."""
+
+    def recall(self) -> Events:
+        """What came with each item."""
+        times, types, values = (self.words[field::FIELDS] for field in (0, 2, 3))
+        return Events(types, [None if value == "-" else float(value) for value in values], list(map(int, times)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +217,7 @@ class HistoryStore:
             for user_id, version, entries in await self._fetch(dict.fromkeys(user_ids)):
                 words = _split(entries)
                 last_event_at_ms = int(words[-FIELDS]) if words else None
-                histories[user_id] = History(version, words[1::FIELDS], last_event_at_ms)
+                histories[user_id] = History(version, words[1::FIELDS], last_event_at_ms, words)
         return [histories[user_id] for user_id in user_ids]
 
     async def export(self, user_id: str) -> tuple[int, list[StoredEvent]]:

@@ -8,10 +8,11 @@ from typing import Any, Literal
 import numpy as np
 import orjson
 
+from model.contract.behaviour import ABSENT
 from model.contract.bundle import Bundle, read_bundle
 from model.contract.golden import Golden, examine
 from model.contract.manifest import BundleError, Manifest
-from model.contract.question import INPUTS, Answer, Question, decode_answer, stack_questions
+from model.contract.question import INPUTS, Answer, Question, decode_answer, is_signature, stack_questions
 from model.contract.vocabulary import Vocabulary
 from service.engine import CUDA, Engine, open_engine
 from service.errors import EngineUnavailable, StartFailed
@@ -34,10 +35,21 @@ class LiveModel:
     popular: Popular
     neighbours: Neighbours | None
     metadata: tuple[bytes, ...] | None
+    event_types: tuple[str, ...] = ()
+
+    @property
+    def reads_events(self) -> bool:
+        """Whether the network wants to know more of a history's events than their items."""
+        return set(self.manifest.inputs) != set(INPUTS)
 
     def rank(self, questions: Sequence[Question]) -> list[Answer]:
         """Answer B questions in one run of the graph. Raises EngineUnavailable."""
-        feed = stack_questions(questions, max_length=self.manifest.max_length, mask_index=self.vocabulary.mask_index)
+        feed = stack_questions(
+            questions,
+            max_length=self.manifest.max_length,
+            mask_index=self.vocabulary.mask_index,
+            inputs=self.manifest.inputs,
+        )
         rows = zip(questions, *self.engine.rank(feed), strict=True)
         return [decode_answer(self.vocabulary, indexes, scores, k=question.k) for question, indexes, scores in rows]
 
@@ -69,19 +81,27 @@ def load_model(path: Path, *, provider: Literal["auto", "cuda", "cpu"], threads:
         bundle = read_bundle(path)
     except BundleError as error:
         raise StartFailed(f"the bundle cannot be used: {error}") from error
-    if set(bundle.manifest.inputs) != set(INPUTS):
+    if not is_signature(bundle.manifest.inputs):
         raise StartFailed(
-            f"the bundle's network wants {', '.join(bundle.manifest.inputs)}; this version gives {', '.join(INPUTS)}"
+            f"the bundle's network wants {', '.join(bundle.manifest.inputs)}; this version gives "
+            f"{', '.join((*INPUTS, *ABSENT))}"
         )
     _check_metadata(bundle)
     model = LiveModel(
         manifest=bundle.manifest,
         digest=bundle.digest,
         vocabulary=bundle.vocabulary,
-        engine=open_engine(bundle.network, item_count=bundle.manifest.item_count, provider=provider, threads=threads),
+        engine=open_engine(
+            bundle.network,
+            item_count=bundle.manifest.item_count,
+            provider=provider,
+            threads=threads,
+            inputs=bundle.manifest.inputs,
+        ),
         popular=Popular.from_order(bundle.rank_popular(), bundle.counts),
         neighbours=None if bundle.sessions is None else Neighbours.from_sessions(bundle.sessions, bundle.counts),
         metadata=bundle.metadata,
+        event_types=bundle.event_types,
     )
     try:
         _examine(model, bundle.golden)

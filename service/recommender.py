@@ -17,6 +17,7 @@ from concurrent.futures import Executor
 
 import uuid_utils
 
+from model.contract.behaviour import Events
 from model.contract.question import Answer, Question, encode_question
 from service.answers import Degraded, HistoryState, ModelName, RankedItem, Recommendation, Source
 from service.batcher import Batcher, BatcherStopped, Expired, Observers, QueueFull
@@ -209,6 +210,8 @@ class Recommender:
                 candidates=ask.candidate_item_ids,
                 k=ask.k,
                 exclude_history=ask.exclude_seen,
+                events=_recall(draft) if model.reads_events else None,
+                event_types=model.event_types,
             )
         except Exception as error:  # noqa: BLE001 - one odd request must not fail the others of its batch
             draft.failure = error
@@ -278,6 +281,13 @@ def _rank(model: LiveModel, draft: Draft, question: Question) -> tuple[Source, A
         if ranking is not None:
             return "neighbours", ranking
     return "popular", model.rank_popular(question)
+
+
+def _recall(draft: Draft) -> Events:
+    """What came with each item of the stored history; of the request's own items nothing is known."""
+    types, values, times_ms = draft.history.recall() if draft.history else Events((), (), ())
+    own = len(draft.ask.items or ())
+    return Events([*types, *[""] * own], [*values, *[None] * own], [*times_ms, *[0] * own])
 
 
 def _describe(history: History) -> HistoryState:

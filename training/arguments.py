@@ -24,7 +24,12 @@ def make_parser() -> argparse.ArgumentParser:
     _add_data(fit)
     fit.add_argument("--out", type=Path, required=True, metavar="RUN", help="the run's folder")
     fit.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
-    fit.add_argument("--items", type=Path, metavar="FILE", help="CSV or TSV with an item column, kept for publish")
+    fit.add_argument(
+        "--items",
+        type=Path,
+        metavar="FILE",
+        help="CSV, TSV or JSON of what is known of items: side information, and metadata for publish",
+    )
 
     evaluate = commands.add_parser("evaluate", help="test metrics of a run or a counter")
     evaluate.add_argument("what", metavar="RUN|COUNTER", help=f"a run's folder or one of {', '.join(COUNTERS)}")
@@ -67,7 +72,9 @@ def make_parser() -> argparse.ArgumentParser:
     publish = commands.add_parser("publish", help="write a finished run as a bundle and make it current")
     publish.add_argument("path", type=Path, metavar="RUN")
     publish.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of all bundles")
-    publish.add_argument("--items", type=Path, metavar="FILE", help="CSV or TSV with an item column: metadata")
+    publish.add_argument(
+        "--items", type=Path, metavar="FILE", help="CSV, TSV or JSON of what is known of items: metadata"
+    )
     publish.add_argument(
         "--neighbours",
         type=Path,

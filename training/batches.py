@@ -4,7 +4,9 @@ Every draw comes from a generator seeded by (seed, epoch, step), so that a resum
 three numbers to see the very batches that it would have seen.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,7 @@ class Batch:
     """Windows (B, T), and for the M trained places in them: where in the flattened windows, and the score columns.
 
     `users` (B) are rows of the training histories. `negatives` are score columns, too: shared (K), each target's own
-    (M, K), or none for the full softmax.
+    (M, K), or none for the full softmax. `events` (B, T) are what a network is told of the windows' events.
     """
 
     input: Input
@@ -32,6 +34,7 @@ class Batch:
     places: NDArray[np.int64]
     targets: NDArray[np.int64]
     negatives: NDArray[np.int64] | None
+    events: tuple[NDArray[Any], ...] = ()
 
     def share(self, rank: int, world: int) -> "Batch":
         """Every `world`-th window from `rank` on, with its places."""
@@ -47,22 +50,32 @@ class Batch:
             places // T // world * T + places % T,
             self.targets[mine],
             negatives,
+            tuple(told[rank::world] for told in self.events),
         )
 
 
 class Samples:
     """Every window of every history, some of them cut at a random end instead.
 
-    A causal network trains every place of a window, any other the masked places of the Cloze task.
+    A causal network trains every place of a window, any other the masked places of the Cloze task. `events` are flat as
+    the items, one array for each input that the network reads.
     """
 
     def __init__(
-        self, train: Histories, recipe: TrainRecipe, *, max_length: int, item_count: int, causal: bool = False
+        self,
+        train: Histories,
+        recipe: TrainRecipe,
+        *,
+        max_length: int,
+        item_count: int,
+        causal: bool = False,
+        events: Sequence[NDArray[Any]] = (),
     ) -> None:
         self._recipe = recipe
         self._max_length = max_length
         self._item_count = item_count
         self._causal = causal
+        self._events = events
         self._windows, self._users = cut_windows(train, max_length, recipe.window_step or max_length)
         self._train = train
         self._unseen = UnseenItems(train, item_count) if recipe.loss in OWN_NEGATIVES else None
@@ -111,7 +124,10 @@ class Samples:
         places = np.flatnonzero(trained)
         targets = item_ids.reshape(-1)[places].astype(np.int64) - 1
         users = self._train.find_owners(windows)
-        return Batch(Input(shown, lengths), users, places, targets, self._draw_negatives(users[places // T], draw))
+        negatives = self._draw_negatives(users[places // T], draw)
+        # The network hides what stands beside a hidden item, as it does when it is asked.
+        events = tuple(windows.cut_beside(told, self._max_length) for told in self._events)
+        return Batch(Input(shown, lengths), users, places, targets, negatives, events)
 
     def _draw_negatives(self, users: NDArray[np.int64], draw: np.random.Generator) -> NDArray[np.int64] | None:
         count = self._recipe.negatives

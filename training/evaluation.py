@@ -1,6 +1,6 @@
 """Ranking: all items or those that a protocol drew are candidates; the target is never removed, seen before or not."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -37,15 +37,17 @@ class Scorer(Protocol):
 class NetworkScorer:
     """A network that appends [mask] to each history and reads its output there.
 
-    A network that knows users wants the log's histories, by which it is told whose each history is.
+    A network that knows users wants the log's histories, by which it is told whose each history is. One that reads
+    events wants them, flat as the log's items, one array for each of its inputs, or answers without.
     """
 
-    def __init__(self, network: Network, log: Histories | None = None) -> None:
+    def __init__(self, network: Network, log: Histories | None = None, events: Sequence[NDArray[Any]] = ()) -> None:
         if isinstance(network, UserNetwork) and log is None:
             raise ValueError("a network of users wants to know the log")
         self.network = network
         self.item_count = network.config.item_count
         self._log = log if isinstance(network, UserNetwork) else None
+        self._events = events
 
     @torch.inference_mode()
     def score(self, histories: Histories) -> Tensor:
@@ -56,6 +58,7 @@ class NetworkScorer:
         ]
         if self._log is not None:
             given.append(self._log.find_owners(histories))
+        given += [histories.ask_beside(told, max_length=config.max_length) for told in self._events]
         device = self.network.item_bias.device
         self.network.eval()
         scores: Tensor = self.network(*(torch.from_numpy(array).to(device) for array in given))

@@ -60,7 +60,7 @@ def make_scorer(run: Run, log: Log, split: Split) -> Scorer:
     network = run.load_network()
     if isinstance(network, UserNetwork):
         _require_own(run, log, "ranks for the users that it was trained on")
-    return NetworkScorer(network, log.histories)
+    return NetworkScorer(network, log.histories, run.encode_events(log))
 
 
 def _is_own(run: Run, log: Log) -> bool:

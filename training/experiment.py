@@ -15,6 +15,7 @@ from model.contract.files import write_whole
 from model.nets.network import Network
 from training.attention import measure_attention
 from training.batches import Samples
+from training.behaviour import learn_behaviour
 from training.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from training.counters.catalogue import make_counter
 from training.curves import draw_curves
@@ -23,6 +24,7 @@ from training.environment import choose_device
 from training.errors import InputError, RecipeError, RunError
 from training.evaluation import NetworkScorer, Scorer, evaluate, examine
 from training.examination import cut, make_scorer, name_protocol, tell
+from training.features import learn_columns
 from training.files import write_json
 from training.heat_map import draw_attention
 from training.histories import Histories
@@ -74,7 +76,9 @@ def fit(
             if run.exists:
                 _check_same(run, recipe, log)
             else:
-                run.start(recipe, log, split.train, metadata, data=data, device=device)
+                columns = learn_columns(recipe.model, metadata, log.vocabulary)
+                behaviour = learn_behaviour(recipe, log, split.train)
+                run.start(recipe, log, metadata, columns, behaviour, train=split.train, data=data, device=device)
             return run.read_results() if run.is_finished else None
 
         results = processes.tell(begin)
@@ -82,7 +86,7 @@ def fit(
             if isinstance(recipe.model, CounterRecipe):
                 progress = Progress(finished="counted")
             else:
-                progress = _train(run, split, device, stop, processes)
+                progress = _train(run, log, split, stop, processes)
             if progress.finished:
                 results = processes.tell(lambda: _conclude(run, log, split, progress, beside))
     return results
@@ -121,19 +125,21 @@ def _check_same(run: Run, recipe: Recipe, log: Log) -> None:
                 )
 
 
-def _train(run: Run, split: Split, device: torch.device, stop: Callable[[], bool], processes: Processes) -> Progress:
-    recipe = run.recipe.train
+def _train(run: Run, log: Log, split: Split, stop: Callable[[], bool], processes: Processes) -> Progress:
+    recipe, device = run.recipe.train, choose_device(run.recipe.train.device)
     torch.manual_seed(recipe.seed)
     network = run.make_network().to(device)
     optimizer = make_optimizer(network, recipe)
     fresh = processes.tell(lambda: not run.checkpoint.exists())
     progress = Progress() if fresh else load_checkpoint(run.checkpoint, network, optimizer)
+    events = run.encode_events(log)
     samples = Samples(
         split.train,
         recipe,
         max_length=network.config.max_length,
         item_count=network.config.item_count,
         causal=network.causal,
+        events=events,
     )
     questions = _choose_users(split.validation, recipe.validation_users, recipe.seed)
     loop = partial(
@@ -141,7 +147,7 @@ def _train(run: Run, split: Split, device: torch.device, stop: Callable[[], bool
         network,
         optimizer,
         samples=samples,
-        validate=lambda: average(evaluate(NetworkScorer(network, split.train), questions)),
+        validate=lambda: average(evaluate(NetworkScorer(network, split.train, events), questions)),
         recipe=recipe,
         progress=progress,
         processes=processes,
@@ -177,11 +183,11 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
 def _conclude(run: Run, log: Log, split: Split, progress: Progress, beside: Sequence[str]) -> dict[str, Any]:
     """Measure the run beside counters on the test questions, and write it down."""
     name, V = run.recipe.name, len(run.vocabulary)
-    rules = None if run.recipe.rules is None else _add_rules(run, split, run.recipe.rules)
+    rules = None if run.recipe.rules is None else _add_rules(run, log, split, run.recipe.rules)
     begun = time.monotonic()
     scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
     if rules is not None:
-        scorers[run.recipe.model.network] = NetworkScorer(run.load_network(alone=True))
+        scorers[run.recipe.model.network] = NetworkScorer(run.load_network(alone=True), events=run.encode_events(log))
     if isinstance(run.recipe.model, CounterRecipe):
         progress.seconds = time.monotonic() - begun
     for counter in beside:
@@ -208,12 +214,12 @@ def _conclude(run: Run, log: Log, split: Split, progress: Progress, beside: Sequ
     return results
 
 
-def _add_rules(run: Run, split: Split, most: int) -> dict[str, Any]:
+def _add_rules(run: Run, log: Log, split: Split, most: int) -> dict[str, Any]:
     """Count rules in the training histories, choose their strength on the validation questions, and keep them."""
-    network = run.load_network(alone=True)
+    scorer = NetworkScorer(run.load_network(alone=True), events=run.encode_events(log))
     recipe = run.recipe.train
-    rules = learn_rules(split.train, len(run.vocabulary), most).to(network.item_bias.device)
-    tried = try_strengths(network, rules, _choose_users(split.validation, recipe.validation_users, recipe.seed))
+    rules = learn_rules(split.train, len(run.vocabulary), most).to(scorer.network.item_bias.device)
+    tried = try_strengths(scorer, rules, _choose_users(split.validation, recipe.validation_users, recipe.seed))
     rules.strength.fill_(choose_strength(tried))
     save_weights(run.rules, rules)
     return {"strength": choose_strength(tried), WATCHED: {f"{strength:g}": value for strength, value in tried.items()}}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,16 +60,28 @@ class Histories:
 
     def cut_windows(self, max_length: int) -> Input:
         """The newest `max_length` items of each, right-aligned and padded: (B, T), what `align_right` gives."""
+        item_ids = self.cut_beside(self.items, max_length).astype(np.int32, copy=False)
+        return Input(item_ids, np.minimum(self.lengths, max_length).astype(np.int32))
+
+    def cut_beside(self, told: NDArray[Any], max_length: int) -> NDArray[Any]:
+        """What an array that is flat as `items` tells of the same windows (B, T), 0 at padding."""
         lengths = np.minimum(self.lengths, max_length)
         T = max(1, int(lengths.max(initial=0)))
         places = self.ends[:, None] - T + np.arange(T)
         inside = np.arange(T) >= T - lengths[:, None]
-        item_ids = np.where(inside, self.items[np.where(inside, places, 0)] if len(self.items) else PAD, PAD)
-        return Input(item_ids.astype(np.int32, copy=False), lengths.astype(np.int32))
+        if not len(told):
+            return np.zeros(inside.shape, dtype=told.dtype)
+        cut: NDArray[Any] = np.where(inside, told[np.where(inside, places, 0)], told.dtype.type(PAD))
+        return cut
 
     def ask_next(self, *, max_length: int, mask_index: int) -> Input:
         """The input that asks for the next item: [mask] after the newest items, what `encode_histories` gives."""
-        windows = self.cut_windows(max_length - 1)
-        item_ids = windows.item_ids if windows.lengths.any() else windows.item_ids[:, :0]
-        mask = np.full((len(self), 1), mask_index, dtype=np.int32)
-        return Input(np.concatenate([item_ids, mask], axis=1), windows.lengths + np.int32(1))
+        item_ids = self.ask_beside(self.items, max_length=max_length, asked=mask_index)
+        lengths = np.minimum(self.lengths, max_length - 1) + 1
+        return Input(item_ids.astype(np.int32, copy=False), lengths.astype(np.int32))
+
+    def ask_beside(self, told: NDArray[Any], *, max_length: int, asked: int = 0) -> NDArray[Any]:
+        """What a flat array tells of that input (B, T), 0 at padding and `asked` at [mask]."""
+        cut = self.cut_beside(told, max_length - 1)
+        cut = cut if self.lengths.any() else cut[:, :0]
+        return np.concatenate([cut, np.full((len(self), 1), asked, dtype=cut.dtype)], axis=1)

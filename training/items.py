@@ -2,10 +2,17 @@
 
 A column whose filled cells are all numbers gives numbers. A column named genres, or with a `|` in some cell, gives
 lists. Empty cells give nothing.
+
+Or a JSON object by item, also as .gz: of objects, which are the metadata, or of lists, as S3-Rec's files of attributes
+have them, which become the column `attributes`.
 """
 
+import gzip
+import json
 import re
+import zlib
 from pathlib import Path
+from typing import NoReturn
 
 import polars as pl
 
@@ -19,6 +26,8 @@ def read_items(path: Path) -> dict[str, dict[str, object]]:
     """Read an items file: metadata by item id. Raises DataError."""
     if not path.is_file():
         raise DataError(f"{path} is no file")
+    if ".json" in path.suffixes:
+        return _read_object(path)
     kind = "tsv" if ".tsv" in path.suffixes else "csv"
     table = read_table(path, kind)
     if "item" not in table.columns:
@@ -35,6 +44,35 @@ def read_items(path: Path) -> dict[str, dict[str, object]]:
                 if value is not None:
                     entry[name] = value
     return metadata
+
+
+def _read_object(path: Path) -> dict[str, dict[str, object]]:
+    try:
+        content = path.read_bytes()
+        document = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content, parse_constant=_refuse)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise DataError(f"{path} cannot be read as JSON") from error
+    if not isinstance(document, dict):
+        raise DataError(f"{path} is no JSON object by item")
+    metadata = {}
+    for item_id, known in document.items():
+        entry = {"attributes": known} if isinstance(known, list) else known
+        if not isinstance(entry, dict) or not all(map(_is_cell, entry.values())):
+            raise DataError(
+                f"{path}: item {item_id!r:.80} is neither a list of texts or numbers nor an object of such by name"
+            )
+        metadata[item_id] = {name: value for name, value in entry.items() if value not in (None, "", [])}
+    return metadata
+
+
+def _is_cell(value: object) -> bool:
+    if isinstance(value, list):
+        return all(isinstance(part, str | int | float) for part in value)
+    return value is None or isinstance(value, str | int | float)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
 
 
 def _read_column(name: str, cells: list[str]) -> list[object]:

@@ -23,6 +23,10 @@ class Log:
     offsets: NDArray[np.int64]
     items: NDArray[np.int32]
     timestamps_ms: NDArray[np.int64] | None
+    types: NDArray[np.str_] | None = None
+    """The type of each event, where [data] asks for it."""
+    values: NDArray[np.float32] | None = None
+    """The value of each event, NaN where there is none, where [data] asks for it."""
     dropped: int = 0
     """Events left out because the given vocabulary lacks their item."""
 
@@ -40,6 +44,10 @@ class Log:
         digest.update(self.items.astype("<i4").tobytes())
         if self.timestamps_ms is not None:
             digest.update(self.timestamps_ms.astype("<i8").tobytes())
+        if self.types is not None:
+            digest.update("\n".join(self.types.tolist()).encode())
+        if self.values is not None:
+            digest.update(self.values.astype("<f4").tobytes())
         return f"sha256:{digest.hexdigest()}"
 
     @property

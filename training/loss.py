@@ -3,6 +3,8 @@
 Symbols: M trained places, K negatives, s+ and s- the scores of target and negatives, V items.
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,7 +27,8 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
         states = network.encode(item_ids, lengths, users).flatten(0, 1).index_select(0, places)
     else:
         assert isinstance(network, SequenceNetwork)  # noqa: S101 - there are no others
-        states = _encode_places(network, item_ids, lengths, places)
+        events = [torch.from_numpy(told).to(device) for told in batch.events]
+        states = _encode_places(network, item_ids, lengths, places, events)
     read = network.read_head(states)  # (M, S)
     if batch.negatives is None:
         return cross_entropy_sum(read, network.table, network.item_bias, targets)
@@ -51,7 +54,9 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
     return losses.sum()
 
 
-def _encode_places(network: SequenceNetwork, item_ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
+def _encode_places(
+    network: SequenceNetwork, item_ids: Tensor, lengths: Tensor, places: Tensor, events: Sequence[Tensor]
+) -> Tensor:
     """The states (M, D) at places of the flattened (B, T), in rising order.
 
     Where few places of each row are trained, the last layer works out these alone: a row has as many as the row with
@@ -62,10 +67,10 @@ def _encode_places(network: SequenceNetwork, item_ids: Tensor, lengths: Tensor, 
     counts = torch.bincount(rows, minlength=B)
     Q = int(counts.max())
     if Q > T // 2:
-        return network.encode(item_ids, lengths).flatten(0, 1).index_select(0, places)
+        return network.encode(item_ids, lengths, None, *events).flatten(0, 1).index_select(0, places)
     slots = rows * Q + torch.arange(len(places), device=places.device) - (counts.cumsum(0) - counts)[rows]
     at = places.new_full((B * Q,), T - 1).index_copy_(0, slots, columns).view(B, Q)
-    return network.encode(item_ids, lengths, at).flatten(0, 1).index_select(0, slots)
+    return network.encode(item_ids, lengths, at, *events).flatten(0, 1).index_select(0, slots)
 
 
 def binary_cross_entropy(positive: Tensor, negative: Tensor, *, beta: float = 1.0) -> Tensor:

@@ -10,6 +10,9 @@ from training.errors import RecipeError
 POSITIONS = ("learned", "relative", "none")
 NORMS = ("post", "pre", "none")
 ACTIVATIONS = ("gelu", "relu")
+FUSIONS = ("add", "concat", "gate")
+BESIDE_NETWORKS = ("rules", "popularity_discount", "categories", "numbers", "buckets")
+"""Keys that say what training makes of the log and the items, and are no sizes of a network."""
 
 
 def require(holds: bool, key: str, rule: str) -> None:
@@ -161,10 +164,33 @@ class TransformerRecipe(NetworkRecipe):
             require(getattr(self, key) in (None, *known), f"model.{key}", f"one of {', '.join(known)}, or absent")
 
 
+@dataclass(frozen=True, kw_only=True)
+class NovaRecipe(TransformerRecipe):
+    """NOVA-BERT and its causal twin: what is known of items, and how it is fused with their ids."""
+
+    fusion: str = "gate"
+    invasive: bool = False
+    categories: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    buckets: int = 10
+    behaviour_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be fused."""
+        super().__post_init__()
+        require(self.fusion in FUSIONS, "model.fusion", f"one of {', '.join(FUSIONS)}")
+        require(self.buckets >= 2, "model.buckets", "at least 2")
+        require(0 <= self.behaviour_dropout <= 1, "model.behaviour_dropout", "between 0 and 1")
+        named = (*self.categories, *self.numbers)
+        require(len(set(named)) == len(named), "model.categories and model.numbers", "columns named once")
+
+
 DEFAULT = "bert4rec"
 NETWORKS: dict[str, type[NetworkRecipe]] = {
     "bert4rec": TransformerRecipe,
     "sasrec": TransformerRecipe,
+    "nova-bert": NovaRecipe,
+    "nova-sasrec": NovaRecipe,
     "gru4rec": Gru4RecRecipe,
     "caser": CaserRecipe,
     "caser-history": CaserRecipe,

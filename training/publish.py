@@ -49,6 +49,7 @@ def publish_run(
             histories=run.read_samples(),
             metadata=metadata,
             sessions=None if neighbours is None else _gather_sessions(run, neighbours),
+            event_types=() if run.behaviour is None else run.behaviour.event_types,
             name=name,
             scan=scan,
         )

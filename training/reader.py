@@ -25,6 +25,7 @@ _SECONDS_BELOW = 1e11
 _EARLIEST_MS, _LATEST_MS = -2_208_988_800_000, 9_999_999_999_999  # the years 1900 and 2286
 _UNITS = "epoch seconds, epoch milliseconds and RFC 3339 with a zone are understood"
 _FORMATS = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".txt": "lines"}
+_PLAIN = f"1 to {MAX_ID_LENGTH} printable ASCII characters without spaces"
 _USER, _ITEM, _TIME, _TYPE, _VALUE = "user", "item", "time", "type", "value"
 
 
@@ -48,7 +49,7 @@ def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = 
     coded = rows.select(
         rows[_USER].cast(pl.Enum(user_ids)).to_physical().cast(pl.Int64),
         rows[_ITEM].cast(pl.Enum(vocabulary.item_ids), strict=False).to_physical().cast(pl.Int64),
-        *([_TIME] if _TIME in rows.columns else []),
+        *(name for name in (_TIME, _TYPE, _VALUE) if name in rows.columns),
     )
     known = coded.drop_nulls(_ITEM)
     for column in (_TIME, _USER):  # two stable sorts by one column take a fifth of the time of one sort by both
@@ -60,6 +61,8 @@ def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = 
         offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         items=(known[_ITEM].to_numpy() + 1).astype(np.int32),
         timestamps_ms=known[_TIME].to_numpy().astype(np.int64) if _TIME in known.columns else None,
+        types=known[_TYPE].to_numpy().astype(np.str_) if _TYPE in recipe.behaviour else None,
+        values=known[_VALUE].to_numpy().astype(np.float32) if _VALUE in recipe.behaviour else None,
         dropped=len(coded) - len(known),
     )
 
@@ -81,14 +84,16 @@ def _name_format(path: Path, recipe: DataRecipe) -> str:
 
 def _read_rows(path: Path, kind: str, recipe: DataRecipe) -> pl.DataFrame:
     """The wanted columns under our own names, each row with its number in the file."""
+    if kind == "lines" and recipe.behaviour:
+        raise DataError(f"{path} has users and items alone: data.behaviour wants a file with columns")
     if kind == "lines":
         return read_pairs(path)
     wanted = {_USER: recipe.user_column, _ITEM: recipe.item_column}
     if recipe.timestamp_column:
         wanted[_TIME] = recipe.timestamp_column
-    if recipe.event_types:
+    if recipe.event_types or _TYPE in recipe.behaviour:
         wanted[_TYPE] = recipe.type_column
-    if recipe.min_value is not None:
+    if recipe.min_value is not None or _VALUE in recipe.behaviour:
         wanted[_VALUE] = recipe.value_column
     table = read_segments(path) if kind == SEGMENTS else read_table(path, kind)
     for name, column in wanted.items():
@@ -111,12 +116,16 @@ def _read_rows(path: Path, kind: str, recipe: DataRecipe) -> pl.DataFrame:
 
 def _keep_wanted(rows: pl.DataFrame, recipe: DataRecipe, places: Places) -> pl.DataFrame:
     """Only the events of the wanted types and values."""
-    if _TYPE in rows.columns:
+    if recipe.event_types:
         rows = rows.filter(pl.col(_TYPE).is_in(recipe.event_types))
-    if _VALUE in rows.columns:
+    if recipe.min_value is not None:
         values = rows[_VALUE]
         places.refuse(rows, values.is_null() | ~values.is_finite(), f"{recipe.value_column!r} is no number")
         rows = rows.filter(values >= recipe.min_value)
+    if _TYPE in recipe.behaviour:
+        wrong = [name for name in rows[_TYPE].unique().to_list() if name is None or not is_valid_id(name)]
+        bad = rows[_TYPE].is_null() | rows[_TYPE].is_in([name for name in wrong if name is not None])
+        places.refuse(rows, bad, f"{recipe.type_column!r} is no type: {_PLAIN}")
     return rows
 
 
@@ -156,6 +165,5 @@ def _collect_items(rows: pl.DataFrame, places: Places) -> Vocabulary:
     item_ids: list[str] = rows[_ITEM].unique().to_list()
     wrong = [item_id for item_id in item_ids if not is_valid_id(item_id)]
     if wrong:
-        rule = f"an item id is 1 to {MAX_ID_LENGTH} printable ASCII characters without spaces"
-        places.refuse(rows, rows[_ITEM].is_in(wrong), rule)
+        places.refuse(rows, rows[_ITEM].is_in(wrong), f"an item id is {_PLAIN}")
     return Vocabulary.from_items(item_ids)

@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from training.errors import RecipeError
-from training.model_recipe import DEFAULT, MODELS, ModelRecipe, NetworkRecipe, TransformerRecipe, require
+from training.model_recipe import (
+    DEFAULT,
+    MODELS,
+    ModelRecipe,
+    NetworkRecipe,
+    TransformerRecipe,
+    require,
+)
 
 RECIPES = Path(__file__).parent / "recipes"
 FORMATS = ("auto", "csv", "tsv", "parquet", "lines")
 DEVICES = ("auto", "cpu", "cuda")
 KEEPS = ("best", "last")
+BEHAVIOURS = {"type": "types", "value": "values", "gap": "times"}
+"""What may be known of an event beside its item, and the graph's input that tells it."""
 SPLITS = ("leave-one-out", "time")
 LOSSES = ("softmax", "sampled_softmax", "gbce", "bce", "bpr", "bpr_max", "top1_max")
 OWN_NEGATIVES = ("bce", "bpr")
@@ -34,6 +43,7 @@ class DataRecipe:
     event_types: tuple[str, ...] = ()
     value_column: str = "value"
     min_value: float | None = None
+    behaviour: tuple[str, ...] = ()
     min_user_events: int = 1
     min_item_events: int = 1
     filter_rounds: int | None = None
@@ -48,6 +58,10 @@ class DataRecipe:
             require(getattr(self, key) >= 1, f"data.{key}", "at least 1")
         require(self.filter_rounds is None or self.filter_rounds >= 1, "data.filter_rounds", "at least 1, or absent")
         require(self.split in SPLITS, "data.split", f"one of {', '.join(SPLITS)}")
+        known = set(self.behaviour) <= set(BEHAVIOURS) and len(set(self.behaviour)) == len(self.behaviour)
+        require(known, "data.behaviour", f"a list of {', '.join(BEHAVIOURS)}, each once")
+        timed = "gap" not in self.behaviour or bool(self.timestamp_column)
+        require(timed, "data.behaviour", "without gap where the log has no times")
         require(self.held_out_users is None or self.held_out_users >= 1, "data.held_out_users", "at least 1, or absent")
         require(0 < self.test_share < 0.5, "data.test_share", "above 0 and below 0.5")
 

@@ -6,6 +6,8 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     trained.npy                      with a network: how often each occurs in the training events
     samples.json                     some histories, for the parity check and the golden examples of a bundle
     metadata.json                    optional: what is known of the items
+    features.json                    with side information: its columns' values, in the order of their codes
+    behaviour.json                   with behaviour side information: event types and the edges of buckets
     metrics.jsonl                    one line an epoch
     checkpoint/last.safetensors      all that `fit --resume` needs
     kept.safetensors                 the weights of the best epoch, or of the last (train.keep)
@@ -23,7 +25,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -40,26 +42,27 @@ from model.contract.bundle import decode_counts, encode_counts
 from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
 from model.nets.catalogue import make_network
+from model.nets.features import SideInformation
 from model.nets.network import Network, SequenceNetwork
 from model.nets.rules import Rules
+from training.behaviour import Behaviour
 from training.checkpoint import load_weights
 from training.discount import discount_popularity
 from training.environment import choose_device, describe_environment
 from training.errors import RecipeError, RunError
 from training.evaluation import Ranks
+from training.features import Column, Metadata, columns_from_json, columns_to_json, encode_items
 from training.files import write_json
 from training.histories import Histories
 from training.log import Log
 from training.loop import Epoch
-from training.model_recipe import NetworkRecipe, TransformerRecipe
+from training.model_recipe import BESIDE_NETWORKS, NetworkRecipe, TransformerRecipe
 from training.recipe import Recipe, make_recipe
 from training.rules import find_fault, make_rules
 from training.shapes import CONFIG, EPOCH, RESULTS, RESULTS_WITH_RULES, parse, require_metrics
 from training.split import count_items
 
 _SAMPLES = 32
-_LATER = ("rules", "popularity_discount")
-"""Keys of [model] that training knows nothing of."""
 _FAULTS = (*ARRAY_FAULTS, AttributeError, EOFError, KeyError, RecipeError, zipfile.BadZipFile, zlib.error)
 """What reading a damaged file raises: JSON, arrays and archives have theirs."""
 
@@ -170,10 +173,41 @@ class Run:
     def make_network(self) -> Network:
         """The untrained network, drawn from torch's generator."""
         sizes = asdict(self.recipe.model)
-        for later in _LATER:
-            sizes.pop(later, None)
+        for key in BESIDE_NETWORKS:
+            sizes.pop(key, None)
         name, users = sizes.pop("network"), self.config["data"]["users"]
-        return make_network(name, item_count=len(self.vocabulary), user_count=users, **sizes)
+        return make_network(name, item_count=len(self.vocabulary), user_count=users, side=self._read_side(), **sizes)
+
+    def read_columns(self) -> tuple[Column, ...]:
+        """The columns of side information that the network is given, if any."""
+        if not (self.path / "features.json").is_file():
+            return ()
+        document = self._read_json("features.json")
+        with self._faults("features.json"):
+            return columns_from_json(document)
+
+    @cached_property
+    def behaviour(self) -> Behaviour | None:
+        """What the network is told of events, if anything."""
+        if not (self.path / "behaviour.json").is_file():
+            return None
+        document = self._read_json("behaviour.json", {"edges": {}, "event_types": list})
+        with self._faults("behaviour.json"):
+            return Behaviour.from_json(document)
+
+    def encode_events(self, log: Log) -> list[NDArray[Any]]:
+        """Each input of events that the network reads, flat as the log's items."""
+        return [] if self.behaviour is None else self.behaviour.encode(log)
+
+    def _read_side(self) -> SideInformation:
+        columns, metadata, vocabulary = self.read_columns(), self.read_metadata() or {}, self.vocabulary
+        with self._faults("metadata.json"):
+            tables = encode_items(columns, metadata, vocabulary)
+        return SideInformation(
+            items=[(torch.from_numpy(table), column.size) for table, column in zip(tables, columns, strict=True)],
+            events={} if self.behaviour is None else self.behaviour.edges,
+            type_count=0 if self.behaviour is None else len(self.behaviour.event_types),
+        )
 
     def load_network(self, *, alone: bool = False) -> Network:
         """The weights kept so far, popularity discounted, with the recipe's rules unless `alone`, on its device.
@@ -210,9 +244,11 @@ class Run:
         self,
         recipe: Recipe,
         log: Log,
-        train: Histories,
-        metadata: Mapping[str, object] | None,
+        metadata: Metadata | None,
+        columns: Sequence[Column],
+        behaviour: Behaviour | None,
         *,
+        train: Histories,
         data: Path,
         device: torch.device,
     ) -> None:
@@ -239,6 +275,10 @@ class Run:
         write_json(self.path / "samples.json", samples)
         if metadata is not None:
             write_json(self.path / "metadata.json", metadata)
+        if columns:
+            write_json(self.path / "features.json", columns_to_json(columns))
+        if behaviour is not None:
+            write_json(self.path / "behaviour.json", behaviour.to_json())
         write_json(self.path / "config.json", config)
 
     def append_epoch(self, epoch: Epoch) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from model.nets.network import Network
 from model.nets.rules import Rules
 from training.evaluation import NetworkScorer, rank_batch, show_batches, split_rows
 from training.loop import WATCHED
@@ -17,9 +16,9 @@ STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0)
 
 
 @torch.inference_mode()
-def try_strengths(network: Network, rules: Rules, questions: Questions) -> dict[float, float]:
+def try_strengths(scorer: NetworkScorer, rules: Rules, questions: Questions) -> dict[float, float]:
     """NDCG@10 over validation questions by strength. The network, which has no rules yet, scores each question once."""
-    config, scorer = network.config, NetworkScorer(network)
+    config = scorer.network.config
     totals = dict.fromkeys(STRENGTHS, 0.0)
     with show_batches("questions", len(questions)) as answered:
         for rows in split_rows(questions, config.item_count):

@@ -98,7 +98,7 @@ def open_batches(network: SequenceNetwork, threads: int) -> dict[str, Run]:
 class _AtMask(LastState):
     """The last layer at the last column, by PyTorch's own layers."""
 
-    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, item_ids: Tensor, lengths: Tensor, *_: Tensor) -> Tensor:
         last = torch.full((item_ids.shape[0], 1), item_ids.shape[1] - 1)
         return self.network.read_head(self.network.encode(item_ids, lengths, last)[:, 0])
 

@@ -24,7 +24,7 @@ class Alone:
         self._engine: Engine = open_engine(
             found.network, item_count=found.manifest.item_count, provider="cpu", threads=1
         )
-        self._sizes = {"max_length": found.manifest.max_length, "mask_index": found.vocabulary.mask_index}
+        self._max_length, self._mask_index = found.manifest.max_length, found.vocabulary.mask_index
         known = [found.vocabulary.encode_known(history) for history in histories]
         questions = [Question(history=items, exclude=items, candidates=None, k=K) for items in known]
         self._questions = list(itertools.islice(itertools.cycle(questions), max(_QUESTIONS, len(questions))))
@@ -32,7 +32,12 @@ class Alone:
     def run(self, rows: int) -> Callable[[float], Sample]:
         """Load by batches of so many rows: `rate` is rows a second, latency that of a batch."""
         starts = range(0, len(self._questions) - rows + 1, rows)
-        feeds = [stack_questions(self._questions[start : start + rows], **self._sizes) for start in starts]
+        feeds = [
+            stack_questions(
+                self._questions[start : start + rows], max_length=self._max_length, mask_index=self._mask_index
+            )
+            for start in starts
+        ]
 
         def load(seconds: float) -> Sample:
             sample = Sample()

@@ -9,6 +9,7 @@ bundles/<version>/manifest.json     fields and the sha256 of every other file (m
                   golden.json       questions with their answers (golden.py)
                   metadata.jsonl    optional: V JSON objects, line i describing index i
                   sessions.npy      optional: who met what, for answers without the network (sessions.py)
+                  event_types.txt   optional: the event types that the graph knows, line i being code i (behaviour.py)
 ```
 A version appears whole or not at all: it is written aside, synced and renamed. Readers get bytes whose digests were
 verified before anything parses them; nothing is mapped into memory, so a file changed later changes nothing.
@@ -20,7 +21,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ from model.contract.manifest import (
     is_plain_name,
 )
 from model.contract.sessions import Sessions
-from model.contract.vocabulary import Vocabulary, VocabularyError
+from model.contract.vocabulary import Vocabulary, VocabularyError, is_valid_id
 
 MANIFEST = "manifest.json"
 NETWORK = "network.onnx"
@@ -51,6 +52,7 @@ COUNTS = "counts.npy"
 GOLDEN = "golden.json"
 METADATA = "metadata.jsonl"
 SESSIONS = "sessions.npy"
+EVENT_TYPES = "event_types.txt"
 CURRENT = "current"
 
 MANIFEST_MAX_BYTES = 1024 * 1024
@@ -72,6 +74,7 @@ class Bundle:
     golden: tuple[Golden, ...]
     metadata: tuple[bytes, ...] | None
     sessions: Sessions | None
+    event_types: tuple[str, ...] = ()
 
     def rank_popular(self) -> NDArray[np.int32]:
         """The whole catalogue's indexes by falling count, equal counts by item id. Shape (V)."""
@@ -177,6 +180,7 @@ def read_bundle(path: Path) -> Bundle:
         golden=golden,
         metadata=tuple(lines) if lines is not None else None,
         sessions=sessions,
+        event_types=_decode_types(folder, contents.get(EVENT_TYPES, b"")),
     )
 
 
@@ -184,6 +188,21 @@ def encode_metadata(vocabulary: Vocabulary, metadata: Mapping[str, Mapping[str, 
     """The content of metadata.jsonl: one JSON object an item, empty where nothing is known."""
     lines = (json.dumps(metadata.get(item_id, {}), allow_nan=False) for item_id in vocabulary.item_ids)
     return ("\n".join(lines) + "\n").encode()
+
+
+def encode_types(event_types: Sequence[str]) -> bytes:
+    """The content of event_types.txt."""
+    return "".join(f"{name}\n" for name in event_types).encode("ascii")
+
+
+def _decode_types(folder: Path, content: bytes) -> tuple[str, ...]:
+    try:
+        event_types = tuple(content.decode("ascii").splitlines())
+    except UnicodeDecodeError as error:
+        raise BundleFormat(f"{folder}: {EVENT_TYPES} is not ASCII") from error
+    if not all(map(is_valid_id, event_types)) or len(set(event_types)) != len(event_types):
+        raise BundleFormat(f"{folder}: {EVENT_TYPES} is not one valid type a line, each once")
+    return event_types
 
 
 def _read_manifest(folder: Path) -> bytes:

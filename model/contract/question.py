@@ -1,26 +1,36 @@
 """A question to a graph, from external ids to the graph's inputs, and its answer back. Trainer and server share it."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from model.contract.behaviour import ABSENT, Events, encode_events, stack_events
 from model.contract.sequence import align_right, encode_histories
-from model.contract.vocabulary import Vocabulary
+from model.contract.vocabulary import UNKNOWN, Vocabulary
 
 INPUTS = ("item_ids", "lengths", "exclude", "candidates", "k")
 OUTPUTS = ("indexes", "scores")
-"""The graph's signature by name (model/export.py has the shapes)."""
+"""The graph's signature by name (model/export.py has the shapes). A manifest may add inputs of behaviour.py."""
+
+
+def is_signature(names: Collection[str]) -> bool:
+    """Tell whether a graph of these inputs can be asked: all of INPUTS, and no others but optional ones."""
+    return set(INPUTS) <= set(names) <= {*INPUTS, *ABSENT}
 
 
 class Question(NamedTuple):
-    """One question in indexes: the known history, what never to answer, what alone to answer, and how many."""
+    """One question in indexes: the known history, what never to answer, what alone to answer, and how many.
+
+    And what is known of the history's events, by optional input, if anything.
+    """
 
     history: NDArray[np.int32]
     exclude: NDArray[np.int32]
     candidates: NDArray[np.int32] | None
     k: int
+    events: Mapping[str, NDArray[Any]] | None = None
 
 
 class Answer(NamedTuple):
@@ -38,23 +48,35 @@ def encode_question(
     candidates: Collection[str] | None,
     k: int,
     exclude_history: bool = False,
+    events: Events | None = None,
+    event_types: Sequence[str] = (),
 ) -> Question:
     """Turn ids into indexes, the history's oldest first. Unknown items drop out; `k` is cut to the catalogue.
 
-    No candidates (None) mean no restriction, while candidates that are all unknown leave nothing to rank.
+    No candidates (None) mean no restriction, while candidates that are all unknown leave nothing to rank. `events` are
+    what came with each item of the history, if the graph wants to know.
     """
-    known = vocabulary.encode_known(history)
+    indexes = vocabulary.encode(history)
+    known = indexes[indexes != UNKNOWN]
     excluded = vocabulary.encode_known(exclude)
     return Question(
         history=known,
         exclude=np.concatenate([excluded, known]) if exclude_history else excluded,
         candidates=None if candidates is None else vocabulary.encode_known(candidates),
         k=min(k, len(vocabulary)),
+        events=None
+        if events is None
+        else {name: told[indexes != UNKNOWN] for name, told in encode_events(events, event_types).items()},
     )
 
 
-def stack_questions(questions: Sequence[Question], *, max_length: int, mask_index: int) -> dict[str, NDArray[Any]]:
-    """The graph's inputs for B questions (model/export.py), `k` being the largest asked for."""
+def stack_questions(
+    questions: Sequence[Question], *, max_length: int, mask_index: int, inputs: Collection[str] = INPUTS
+) -> dict[str, NDArray[Any]]:
+    """The graph's inputs for B questions (model/export.py), `k` being the largest asked for.
+
+    Of the optional ones those that `inputs` name.
+    """
     item_ids, lengths = encode_histories(
         [question.history for question in questions], max_length=max_length, mask_index=mask_index
     )
@@ -64,6 +86,16 @@ def stack_questions(questions: Sequence[Question], *, max_length: int, mask_inde
         "exclude": align_right([question.exclude for question in questions]).item_ids,
         "candidates": align_right([_restrict(question.candidates, mask_index) for question in questions]).item_ids,
         "k": np.array([max(question.k for question in questions)], dtype=np.int64),
+        **{
+            name: stack_events(
+                name,
+                [None if question.events is None else question.events[name] for question in questions],
+                lengths,
+                item_ids.shape[1],
+            )
+            for name in ABSENT
+            if name in inputs
+        },
     }
 
 

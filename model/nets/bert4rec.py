@@ -33,11 +33,11 @@ class Bert4Rec(Transformer):
         self.item_bias = nn.Parameter(torch.zeros(config.item_count))
         self.reset_parameters()
 
-    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *events: Tensor) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
-        x = self.embedding_norm(self.place(self.items(item_ids)))  # h_i^0 = v_i + p_i
-        real = mark_real(item_ids, lengths)
-        return self.run_layers(drop(x, self.config.dropout, self.training), real[:, None, None, :], at)
+        x, side = self.place(self.items(item_ids), item_ids, *events)  # h_i^0 = v_i + p_i
+        x = drop(self.embedding_norm(x), self.config.dropout, self.training)
+        return self.run_layers(x, mark_real(item_ids, lengths)[:, None, None, :], at, side)
 
     def read_head(self, hidden: Tensor) -> Tensor:
         """GELU(h W^P + b^P) of equation 7 with its LayerNorm."""

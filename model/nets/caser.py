@@ -93,7 +93,7 @@ class CaserHistory(SequenceNetwork):
         self.reset_parameters()
         self.filters = _Filters(config)
 
-    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
         states = _read_image(self, item_ids, lengths)
         return states if at is None else pick_places(states, at)

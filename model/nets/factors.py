@@ -41,7 +41,7 @@ class Fmc(SequenceNetwork):
         self.item_bias = nn.Parameter(torch.zeros(config.item_count))
         self.reset_parameters()
 
-    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
         """The embeddings of the items before each place (B, T or Q, D)."""
         states: Tensor = self.items(shift_right(item_ids, lengths, self.config.item_count + 1))
         return states if at is None else pick_places(states, at)

@@ -43,7 +43,7 @@ class Gru4Rec(SequenceNetwork):
         self.reset_parameters()
         self.gru.reset_parameters()  # 0.02 is for embeddings: recurrent weights this small forget at once
 
-    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
         T = item_ids.shape[1]
         before = shift_right(item_ids, lengths, self.config.item_count + 1)

@@ -83,6 +83,8 @@ class SequenceNetwork(Network):
     With `tied` the items that are read and those that are ranked share their embeddings.
     """
 
+    event_inputs: tuple[str, ...] = ()
+    """What it reads of events beside their items, by the names of model/contract/behaviour.py; most read nothing."""
     rules: Rules | None
     """Added to the scores of `forward` once they are counted; training knows nothing of them."""
 
@@ -99,15 +101,16 @@ class SequenceNetwork(Network):
         return self.items.weight if self.tied else self.outputs.weight
 
     @abstractmethod
-    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *events: Tensor) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding.
 
-        With `at` (B, Q) only the states at these places: (B, Q, D), which may spare work.
+        With `at` (B, Q) only the states at these places: (B, Q, D), which may spare work. Events (B, T) are those of
+        `event_inputs` in their order, or none at all.
         """
 
-    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor:
-        """Scores of all items after each history that ends in [mask]: (B, T), (B) -> (B, V)."""
-        scores = self.score_items(self.encode(item_ids, lengths)[:, -1])
+    def forward(self, item_ids: Tensor, lengths: Tensor, *events: Tensor) -> Tensor:
+        """Scores of all items after each history that ends in [mask]: (B, T), (B), more (B, T) -> (B, V)."""
+        scores = self.score_items(self.encode(item_ids, lengths, None, *events)[:, -1])
         return scores if self.rules is None else scores + self.rules(item_ids)[:, PAD + 1 : -1]
 
 

@@ -35,12 +35,13 @@ class Sasrec(Transformer):
         self.register_buffer("item_bias", torch.zeros(config.item_count), persistent=False)  # F M^T has none
         self.reset_parameters()
 
-    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *events: Tensor) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
         T = item_ids.shape[1]
         column = torch.arange(T, device=item_ids.device)
         before = shift_right(item_ids, lengths, self.config.item_count + 1)
-        x = self.place(self.items(before) * math.sqrt(self.config.width))
+        earlier = (told.roll(1, dims=1) for told in events)  # what came to stand beside [mask] counts for nothing
+        x, side = self.place(self.items(before) * math.sqrt(self.config.width), before, *earlier)
         past = (column[:, None] >= column) & mark_real(item_ids, lengths)[:, None, :]
         allowed = past | (column[:, None] == column)  # padding sees itself: a query without keys would give NaN
-        return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None], at)
+        return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None], at, side)

@@ -3,7 +3,7 @@
 Positions count back from the newest token (model/contract/sequence.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,8 @@ from model.nets.network import NetworkConfig, SequenceNetwork, pick_places
 
 POSITIONS = ("learned", "relative", "none")
 NORMS = ("post", "pre", "none")
+Side = Sequence[Tensor]
+"""Side information: vectors (B or 1, T, D) that stand beside the tokens, each of something else."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}  # GELU(x) = x Phi(x), exactly
 
 
@@ -73,17 +75,22 @@ class Layer(nn.Module):
             self.outer = nn.Linear(config.inner_factor * config.width, config.width)
             self.norm = make_norm(config)
 
-    def forward(self, x: Tensor, allowed: Tensor, at: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, allowed: Tensor, at: Tensor | None = None, side: Side = ()) -> Tensor:
         """Take x (B, T, D) and allowed (B, 1, 1 or T, T), true where a token may see another. Returns (B, T, D).
 
         With `at` (B, Q) only these places are worked out: (B, Q, D). They ask, all T are asked.
         """
-        pre = self.config.norm == "pre"
-        seen = self.attention_norm(x) if pre else x
-        asking, x = (seen, x) if at is None else (pick_places(seen, at), pick_places(x, at))
+        seen = self._see(x)
+        asked = self.address(seen, side)
+        asking, x = (asked, x) if at is None else (pick_places(asked, at), pick_places(x, at))
         if at is not None and allowed.shape[2] > 1:
             allowed = allowed.take_along_dim(at[:, None, :, None], dim=2)
-        return self.join(x, self._mix(asking, seen, allowed, at))
+        return self.join(x, self._mix(asking, asked, seen, allowed, at))
+
+    def address(self, seen: Tensor, side: Side) -> Tensor:
+        """What queries and keys are made of (B, T, D): the tokens, of which values are made, themselves."""
+        assert not side  # noqa: S101 - a layer that reads side information says how
+        return seen
 
     def join(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Take x (..., D) and what attention made for it through both residual branches. Returns (..., D)."""
@@ -92,19 +99,31 @@ class Layer(nn.Module):
             x = self._join(x, self._feed(self.norm(x) if self.config.norm == "pre" else x), self.norm)
         return x
 
-    def weigh(self, x: Tensor, allowed: Tensor) -> Tensor:
+    def weigh(self, x: Tensor, allowed: Tensor, side: Side = ()) -> Tensor:
         """The attention weights (B, H, T, T), queries before keys, by which `forward` mixes the same input."""
-        q, k, _ = self._split(self.query_key_value(self.attention_norm(x) if self.config.norm == "pre" else x))
+        asked = self.address(self._see(x), side)
+        q, k = self._project(asked, 0, 2)
         return weigh(q, k, allowed, bias=self._lean(x.shape[1], None))
 
-    def _mix(self, asking: Tensor, seen: Tensor, allowed: Tensor, at: Tensor | None) -> Tensor:
+    def _see(self, x: Tensor) -> Tensor:
+        seen: Tensor = self.attention_norm(x) if self.config.norm == "pre" else x
+        return seen
+
+    def _project(self, x: Tensor, first: int, end: int) -> Tensor:
+        """Of the projections to queries (0), keys (1) and values (2) those from `first` to `end`, by heads."""
+        columns = slice(first * self.config.width, end * self.config.width)
+        return self._split(F.linear(x, self.query_key_value.weight[columns], self.query_key_value.bias[columns]))
+
+    def _mix(self, asking: Tensor, asked: Tensor, seen: Tensor, allowed: Tensor, at: Tensor | None) -> Tensor:
         B, Q, D = asking.shape
         if asking is seen:
             q, k, v = self._split(self.query_key_value(seen))
+        elif asked is seen:
+            (q,), (k, v) = self._project(asking, 0, 1), self._project(seen, 1, 3)
+        elif asking is asked:
+            (q, k), (v,) = self._project(asked, 0, 2), self._project(seen, 2, 3)
         else:
-            weight, bias = self.query_key_value.weight, self.query_key_value.bias
-            (q,) = self._split(F.linear(asking, weight[:D], bias[:D]))
-            k, v = self._split(F.linear(seen, weight[D:], bias[D:]))
+            (q,), (k,), (v,) = (self._project(x, place, place + 1) for place, x in enumerate((asking, asked, seen)))
         dropout = self.attention_dropout if self.training else 0.0
         mixed = attend(q, k, v, allowed, dropout=dropout, bias=self._lean(seen.shape[1], at))  # (B, H, Q, D/H)
         out: Tensor = self.attention_out(mixed.transpose(1, 2).reshape(B, Q, D))
@@ -149,19 +168,26 @@ class Transformer(SequenceNetwork):
         super().__init__(config, tied=config.tied)
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.empty(config.max_length, config.width))
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(self.make_layer() for _ in range(config.layers))
         self.last_norm = make_norm(config) if config.norm == "pre" else nn.Identity()
 
-    def place(self, tokens: Tensor) -> Tensor:
-        """Add to token embeddings (B, T, D) their learned positions, if there are any."""
-        if self.config.positions != "learned":
-            return tokens
-        return tokens + self.positions[self.config.max_length - tokens.shape[1] :]
+    def make_layer(self) -> Layer:
+        """One of the layers."""
+        return Layer(self.config)
 
-    def run_layers(self, x: Tensor, allowed: Tensor, at: Tensor | None) -> Tensor:
+    def place(self, tokens: Tensor, item_ids: Tensor, *events: Tensor) -> tuple[Tensor, Side]:  # noqa: ARG002 - for side information
+        """What enters the first layer for embeddings (B, T, D) of item_ids (B, T), and what all layers get beside it.
+
+        Here: learned positions are added, if there are any, and nothing stands beside.
+        """
+        if self.config.positions != "learned":
+            return tokens, ()
+        return tokens + self.positions[self.config.max_length - tokens.shape[1] :], ()
+
+    def run_layers(self, x: Tensor, allowed: Tensor, at: Tensor | None, side: Side) -> Tensor:
         """Take x (B, T, D) through all layers, the last one at the places `at` alone, if there are any."""
         for number, layer in enumerate(self.layers, 1):
-            x = layer(x, allowed, at if number == len(self.layers) else None)
+            x = layer(x, allowed, at if number == len(self.layers) else None, side)
         normed: Tensor = self.last_norm(x)
         return normed
 
@@ -172,7 +198,7 @@ class Transformer(SequenceNetwork):
         """
         weights: list[Tensor] = []
         hooks = [
-            layer.register_forward_pre_hook(lambda layer, inputs: weights.append(layer.weigh(*inputs[:2])))
+            layer.register_forward_pre_hook(lambda layer, inputs: weights.append(layer.weigh(*inputs[:2], inputs[3])))
             for layer in self.layers
         ]
         try:

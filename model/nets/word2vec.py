@@ -21,7 +21,7 @@ class Cbow(SequenceNetwork):
         self.item_bias = nn.Parameter(torch.zeros(config.item_count))
         self.reset_parameters()
 
-    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None) -> Tensor:
+    def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D).
 
         A window without any other item takes the embedding of [mask].

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from model.nets.network import SequenceNetwork
-from model.nets.transformer import Layer, Transformer
+from model.nets.transformer import Layer, Side, Transformer
 
 CONTENT_ATTENTION = ("learned", "none")
 """Positions that come in with the tokens. Others enter attention itself, where keys and values must be formed."""
@@ -31,9 +31,9 @@ class LastState(nn.Module):
         super().__init__()
         self.network = network
 
-    def forward(self, item_ids: Tensor, lengths: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Take right-aligned item_ids (B, T) and lengths (B). Returns (B, D), with rules also (B, V + 2)."""
-        state = self.network.read_head(self.network.encode(item_ids, lengths)[:, -1])
+    def forward(self, item_ids: Tensor, lengths: Tensor, *events: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """Take right-aligned item_ids and events (B, T), lengths (B). Returns (B, D), with rules also (B, V + 2)."""
+        state = self.network.read_head(self.network.encode(item_ids, lengths, None, *events)[:, -1])
         return state if self.network.rules is None else (state, self.network.rules(item_ids))
 
 
@@ -72,7 +72,7 @@ class _TokenLayer(nn.Module):
         )
         self.out = _make_linear(out, out @ bias[2].flatten() + out_bias)
 
-    def forward(self, x: Tensor, allowed: Tensor, _at: None) -> Tensor:
+    def forward(self, x: Tensor, allowed: Tensor, _at: None, _side: Side) -> Tensor:
         """Take x (B, T, D) and allowed (B, 1, 1 or T, T). Returns (B, T, D)."""
         B, T, D = x.shape
         H = self.layer.config.heads
@@ -100,7 +100,7 @@ class _MaskLayer(nn.Module):
         by_head = out.view(D, H, D // H).transpose(0, 1)  # (H, D, D/H)
         self.answer = _make_linear((by_head @ weight[2]).transpose(0, 1).flatten(1), out @ bias[2].flatten() + out_bias)
 
-    def forward(self, x: Tensor, allowed: Tensor, _at: Tensor) -> Tensor:
+    def forward(self, x: Tensor, allowed: Tensor, _at: Tensor, _side: Side) -> Tensor:
         """Take x (B, T, D) and allowed (B, 1, 1 or T, T). Returns (B, 1, D)."""
         B, _, D = x.shape
         seen = self.layer.attention_norm(x) if self.layer.config.norm == "pre" else x

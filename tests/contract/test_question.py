@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from model.contract.question import decode_answer, encode_question, stack_questions
+from model.contract.behaviour import Events
+from model.contract.question import INPUTS, decode_answer, encode_question, is_signature, stack_questions
 from model.contract.vocabulary import PAD, Vocabulary
 
 VOCABULARY = Vocabulary(["a", "b", "c", "d"])
@@ -67,3 +68,35 @@ def test_answer_ends_where_nothing_was_left():
     """Places with a score of -inf are no answers."""
     scores = np.array([3.0, -np.inf, -np.inf], dtype=np.float32)
     assert decode_answer(VOCABULARY, np.array([2, 0, MASK]), scores, k=3) == (["b"], [3.0])
+
+
+def test_events_stand_beside_their_items():
+    """What came with an unknown item drops out with it, the oldest beyond the window too; nothing stands at [mask]."""
+    told = Events(
+        ["view", "buy", "?", "view", "buy", "view"], [1.0, None, 3.0, 4.0, 5.0, 6.0], [10, 20, 30, 40, 50, 60]
+    )
+    asked = encode(history=["a", "b", "x", "c", "d", "a"], events=told, event_types=("buy", "view"))
+    inputs = (*INPUTS, "types", "values", "times")
+    feed = stack_questions([asked, encode(), encode(history=[])], max_length=4, mask_index=MASK, inputs=inputs)
+    assert feed["item_ids"].tolist() == [[3, 4, 1, MASK], [PAD, PAD, 1, MASK], [PAD, PAD, PAD, MASK]]
+    assert feed["types"].tolist() == [[2, 1, 2, 0], [0] * 4, [0] * 4]
+    assert feed["times"].tolist() == [[40, 50, 60, 0], [0] * 4, [0] * 4]
+    assert feed["values"][0].tolist()[:3] == [4.0, 5.0, 6.0]
+    assert np.isnan(feed["values"][0, 3])
+    assert np.isnan(feed["values"][1:]).all()
+    assert [feed[name].dtype for name in ("types", "values", "times")] == [np.int32, np.float32, np.int64]
+
+
+def test_only_what_the_graph_reads_is_given():
+    """Without optional inputs a feed is what it always was."""
+    assert stack(encode()).keys() == set(INPUTS)
+    only = stack_questions([encode()], max_length=5, mask_index=MASK, inputs=(*INPUTS, "times"))
+    assert only.keys() == {*INPUTS, "times"}
+
+
+def test_a_signature_is_all_of_ours_and_no_others():
+    """Optional inputs may come to it, unknown ones may not, and none may be missing."""
+    assert is_signature(INPUTS)
+    assert is_signature((*INPUTS, "types"))
+    assert not is_signature((*INPUTS, "dwell"))
+    assert not is_signature(INPUTS[1:])

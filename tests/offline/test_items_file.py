@@ -1,5 +1,7 @@
 """Items files: metadata with the right types, faults with lines."""
 
+import gzip
+
 import pytest
 
 from training.errors import DataError
@@ -48,3 +50,30 @@ def test_a_missing_file_is_named(tmp_path):
     """No file, a clear sentence."""
     with pytest.raises(DataError, match="is no file"):
         read_items(tmp_path / "none.csv")
+
+
+def test_items_files_may_be_json(tmp_path):
+    """Objects by item are metadata; lists, as S3-Rec's files have them, are attributes."""
+    plain, packed = tmp_path / "items.json", tmp_path / "attributes.json.gz"
+    plain.write_text('{"a": {"price": 1.5, "tags": ["x"], "none": null}, "b": {}}')
+    packed.write_bytes(gzip.compress(b'{"1": [17, 4], "2": []}'))
+    assert read_items(plain) == {"a": {"price": 1.5, "tags": ["x"]}, "b": {}}
+    assert read_items(packed) == {"1": {"attributes": [17, 4]}, "2": {}}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "cannot be read as JSON"),
+        ('{"a": {"x": NaN}}', "cannot be read as JSON"),
+        ("[]", "is no JSON object by item"),
+        ('{"a": 1}', "item 'a' is neither a list"),
+        ('{"a": {"x": {"y": 1}}}', "item 'a' is neither a list"),
+    ],
+)
+def test_bad_json_items_are_refused(tmp_path, content, words):
+    """The fault and its item are named."""
+    path = tmp_path / "items.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=words):
+        read_items(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from model.nets import catalogue, transformer
+from model.nets import catalogue, nova, transformer
 from training import model_recipe
 from training.errors import RecipeError
 from training.recipe import RECIPES, DataRecipe, TrainRecipe, make_recipe, read_recipe
@@ -161,6 +161,7 @@ def test_recipes_and_networks_know_the_same_names():
     assert transformer.POSITIONS == model_recipe.POSITIONS
     assert transformer.NORMS == model_recipe.NORMS
     assert tuple(transformer.ACTIVATIONS) == model_recipe.ACTIVATIONS
+    assert nova.FUSIONS == model_recipe.FUSIONS
 
 
 @pytest.mark.parametrize("name", model_recipe.NETWORKS)
@@ -168,12 +169,9 @@ def test_a_recipe_knows_all_sizes_of_its_network(name):
     """Every size of a network but those that a log decides is a key, with the same default or an absent one."""
     sizes = {entry.name: entry.default for entry in fields(catalogue.NETWORKS[name][1])}
     keys = {entry.name: entry.default for entry in fields(model_recipe.NETWORKS[name])}
-    assert sizes.keys() - {"item_count", "user_count"} == keys.keys() - {"network", "rules", "popularity_discount"}
-    given = {
-        key: value
-        for key, value in keys.items()
-        if value is not None and key not in {"network", "heads", "popularity_discount"}
-    }
+    beside = {"network", *model_recipe.BESIDE_NETWORKS}
+    assert sizes.keys() - {"item_count", "user_count"} == keys.keys() - beside
+    given = {key: value for key, value in keys.items() if value is not None and key not in beside | {"heads"}}
     assert {key: sizes[key] for key in given} == given
 
 

@@ -66,7 +66,7 @@ def test_strengths_are_tried_as_they_are_evaluated(make_histories):
     questions = Questions(asked, draw.integers(1, 31, size=60).astype(np.int32))
     network = make_network("sasrec", item_count=30, max_length=6, width=8, layers=1, heads=1)
     rules = learn_rules(train, 30, 7)
-    tried = try_strengths(network, rules, questions)
+    tried = try_strengths(NetworkScorer(network), rules, questions)
     assert tuple(tried) == STRENGTHS
     assert len(set(tried.values())) > 3
     assert tried[0.0] == pytest.approx(average(evaluate(NetworkScorer(network), questions))["NDCG@10"])

@@ -142,12 +142,18 @@ def test_network_that_answers_otherwise(bundle_path, broken_bundle):
 
 
 @pytest.mark.parametrize(
-    "inputs", [["item_ids", "lengths", "exclude", "candidates", "k", "times"], ["item_ids", "lengths"]]
+    "inputs", [["item_ids", "lengths", "exclude", "candidates", "k", "dwell"], ["item_ids", "lengths"]]
 )
 def test_other_inputs(broken_bundle, inputs):
     """A network that wants what the service cannot give, or cannot take what clients may ask for."""
     with pytest.raises(StartFailed, match="the bundle's network wants item_ids"):
         load(broken_bundle("", b"", inputs=inputs))
+
+
+def test_inputs_that_the_graph_does_not_have(broken_bundle):
+    """A manifest that promises what its graph does not read."""
+    with pytest.raises(StartFailed, match="has other inputs or outputs"):
+        load(broken_bundle("", b"", inputs=["item_ids", "lengths", "exclude", "candidates", "k", "times"]))
 
 
 def test_metadata_that_is_no_object(bundle_path, broken_bundle):

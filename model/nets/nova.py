@@ -1,0 +1,139 @@
+"""NOVA-BERT (Liu et al., AAAI 2021): side information tells attention where to look, and never enters what it looks at.
+
+Two streams. R = F(items, side information, position) is formed anew for every layer from the layer's own input and the
+same side information; queries and keys are made of R, values of the input alone, so that what a layer gives stays in
+the space of the items, which ranks them (section 3.3). The invasive fusion of section 3.2, for comparison, puts R in at
+the bottom of BERT4Rec as it is. Position is side information as well.
+
+What the paper leaves open: each side vector has a LayerNorm of its own, as the sum of embeddings has in BERT4Rec, so
+that all of them begin as large as the items; a fusor belongs to its layer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from model.contract.vocabulary import PAD
+from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.dropout import drop
+from model.nets.features import SideInformation
+from model.nets.sasrec import Sasrec, SasrecConfig
+from model.nets.transformer import Layer, Side, Transformer, TransformerConfig, make_norm
+
+FUSIONS = ("add", "concat", "gate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NovaConfig(TransformerConfig):
+    """Switches of the paper's table 4, over those of the network that is given side information."""
+
+    fusion: str = "gate"
+    invasive: bool = False
+    behaviour_dropout: float = 0.1
+    """The share of histories trained without what is known of their events, so that answers do without it, too."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be fused."""
+        super().__post_init__()
+        if self.fusion not in FUSIONS:
+            raise ValueError(f"fusion is one of {', '.join(FUSIONS)}")
+        if not 0 <= self.behaviour_dropout <= 1:
+            raise ValueError("behaviour_dropout lies in [0, 1]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NovaBertConfig(Bert4RecConfig, NovaConfig):
+    """NOVA on BERT4Rec: the paper's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NovaSasrecConfig(SasrecConfig, NovaConfig):
+    """NOVA on SASRec: its causal twin."""
+
+
+class Fusor(nn.Module):
+    """m vectors a token made one (section 3.4): their sum, a layer over all of them, or a sum with learned gates."""
+
+    def __init__(self, fusion: str, count: int, width: int) -> None:
+        super().__init__()
+        self.fusion = fusion
+        if fusion == "concat":
+            self.joined = nn.Linear(count * width, width)
+        elif fusion == "gate":
+            self.gate = nn.Parameter(torch.empty(width, 1))  # W^F
+
+    def forward(self, vectors: Sequence[Tensor]) -> Tensor:
+        """Take m vectors (B or 1, T, D). Returns (B, T, D). Each is read where it lies: positions once for all rows."""
+        if self.fusion == "concat":
+            parts = self.joined.weight.chunk(len(vectors), dim=1)
+            read = [F.linear(vector, part) for vector, part in zip(vectors, parts, strict=True)]
+            return sum(read, self.joined.bias)
+        if self.fusion == "gate":
+            vectors = [torch.sigmoid(vector @ self.gate) * vector for vector in vectors]
+        return sum(vectors[1:], vectors[0])
+
+
+class NovaLayer(Layer):
+    """A layer whose queries and keys are made of its input fused with the side information."""
+
+    def __init__(self, config: NovaConfig, vectors: int) -> None:
+        super().__init__(config)
+        self.fuse = Fusor(config.fusion, vectors, config.width)
+
+    def address(self, seen: Tensor, side: Side) -> Tensor:
+        """R = F(seen, side) of seen (B, T, D)."""
+        fused: Tensor = self.fuse([seen, *side])
+        return fused
+
+
+class Nova(Transformer):
+    """Gives a transformer side information of items, of events, or of both. Goes before it in the order of bases."""
+
+    config: NovaConfig
+
+    def __init__(self, config: NovaConfig, side: SideInformation) -> None:
+        self.vectors = 1 + (config.positions == "learned") + len(side.items) + len(side.events)
+        self.event_inputs = tuple(side.events)
+        super().__init__(config)
+        self.columns, self.readers = side.make_columns(config.width), side.make_readers(config.width)
+        self.side_norms = nn.ModuleList(make_norm(config) for _ in range(self.vectors - 1))
+        if config.invasive:
+            self.fuse = Fusor(config.fusion, self.vectors, config.width)
+        self.reset_parameters()
+
+    def make_layer(self) -> Layer:
+        """A layer of two streams, or an ordinary one above an invasive fusion."""
+        return Layer(self.config) if self.config.invasive else NovaLayer(self.config, self.vectors)
+
+    def place(self, tokens: Tensor, item_ids: Tensor, *events: Tensor) -> tuple[Tensor, Side]:
+        """The items alone with all that stands beside them; or everything fused and nothing beside."""
+        side = self._describe(item_ids, events)
+        if self.config.invasive:
+            fused: Tensor = self.fuse([tokens, *side])
+            return fused, ()
+        return tokens, side
+
+    def _describe(self, item_ids: Tensor, events: Sequence[Tensor]) -> list[Tensor]:
+        """Side vectors (B or 1, T, D) of item_ids (B, T): nothing is known beside PAD and [mask], whatever is told."""
+        raw = [column(item_ids) for column in self.columns]
+        shown = (item_ids != PAD) & (item_ids != self.config.item_count + 1)
+        if self.training and events:
+            shown = shown & (torch.rand_like(shown[:, :1], dtype=torch.float32) >= self.config.behaviour_dropout)
+        told = events or [torch.zeros_like(item_ids)] * len(self.readers)
+        shown = shown if events else torch.zeros_like(shown)
+        raw += [reader(values, shown) for reader, values in zip(self.readers, told, strict=True)]
+        if self.config.positions == "learned":
+            raw.append(self.positions[self.config.max_length - item_ids.shape[1] :][None])
+        normed = [norm(vector) for norm, vector in zip(self.side_norms, raw, strict=True)]
+        return [drop(vector, self.config.dropout, self.training) for vector in normed]
+
+
+class NovaBert(Nova, Bert4Rec):
+    """NOVA-BERT, or BERT4Rec with an invasive fusion."""
+
+
+class NovaSasrec(Nova, Sasrec):
+    """SASRec with the same fusions."""
