@@ -76,9 +76,8 @@ class Gaps(Amounts):
     def forward(self, told: Tensor, shown: Tensor) -> Tensor:
         """Vectors (B, T, D) of told (B, T) where it and what came before are `shown`; else that of no value."""
         known = shown & (told != 0)
-        earlier = F.pad(told, (1, 0))[:, :-1]
-        both = known & F.pad(known, (1, 0))[:, :-1]
-        return super().forward((told - earlier).float(), both)
+        later = torch.arange(told.shape[1], device=told.device) > 0  # than the oldest, before which nothing came
+        return super().forward((told - told.roll(1, dims=1)).float(), known & known.roll(1, dims=1) & later)
 
 
 @dataclass(frozen=True, kw_only=True)
