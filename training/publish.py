@@ -3,18 +3,24 @@
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
+
 from model.contract.manifest import BundleError
 from model.export import publish_bundle
 from model.nets.network import SequenceNetwork
+from model.nets.nova import Nova
 from model.parity import ExportError
 from model.serving.ranking import Scan
 from training.errors import RunError, TrainingError
 from training.items import read_items
+from training.newcomers import admit
 from training.run import Run
 
 
 def publish_run(run: Run, root: Path, items: Path | None, scan: Scan | None = None) -> Path:
     """Publish the kept weights of a run under `root` and make them current. `items` goes before what `fit` was given.
+
+    A network that was trained for new items (model.new_items) is published with those of `items`, too.
 
     Without a `scan` the catalogue's size chooses how items are ranked (model/serving/ranking.py).
 
@@ -28,18 +34,26 @@ def publish_run(run: Run, root: Path, items: Path | None, scan: Scan | None = No
         raise RunError(
             f"{name} ranks for the users that it was trained on and knows no others: it can be evaluated, not served"
         )
-    metadata = read_items(items) if items else run.read_metadata()
+    metadata, vocabulary = run.read_metadata(), run.vocabulary
+    if items:
+        given = read_items(items)
+        if isinstance(network, Nova) and network.config.new_items:
+            network, vocabulary = admit(run, network, given)
+        metadata = {**(metadata or {}), **given}
+    counts = np.zeros(len(vocabulary), dtype=np.int64)
+    counts[vocabulary.encode(run.vocabulary.item_ids) - 1] = run.read_counts()
+    histories = [vocabulary.encode(run.vocabulary.decode(sample)).tolist() for sample in run.read_samples()]
     try:
         return publish_bundle(
             root,
             network.cpu(),
-            vocabulary=run.vocabulary,
-            counts=run.read_counts(),
+            vocabulary=vocabulary,
+            counts=counts,
             trained_at=datetime.fromisoformat(results["finished_at"]),
             last_event_at=run.config["data"]["last_event_at"],
             data_fingerprint=run.config["data"]["fingerprint"],
             metrics={key: metric["value"] for key, metric in results["models"][name].items()},
-            histories=run.read_samples(),
+            histories=histories,
             metadata=metadata,
             event_types=() if run.behaviour is None else run.behaviour.event_types,
             name=name,
