@@ -75,19 +75,19 @@ def export_states(states: LastState, *, max_length: int) -> onnx.ModelProto:
     """A graph of `item_ids`, `lengths` and events whose outputs are `state` (B, D) and, of rules, `lift` (B, V + 2)."""
     batch, length = torch.export.Dim("B"), torch.export.Dim("T", max=max_length)
     names = states.network.event_inputs
-    tokens = torch.ones(2, 2, dtype=torch.int32)
+    tokens, rows = {0: batch, 1: length}, {0: batch}
     events = [torch.ones(2, 2, dtype=torch.from_numpy(np.array(ABSENT[name])).dtype) for name in names]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns of its own internals
         logging.getLogger("torch.onnx._internal.exporter").setLevel(logging.ERROR)  # of absent torchvision, too
         program = torch.onnx.export(
             states.eval(),
-            (tokens, torch.tensor([1, 2], dtype=torch.int32), *events),
+            (torch.ones(2, 2, dtype=torch.int32), torch.tensor([1, 2], dtype=torch.int32), *events),
             dynamo=True,
             opset_version=OPSET,
             input_names=["item_ids", "lengths", *names],
             output_names=["state"] if states.network.rules is None else ["state", "lift"],
-            dynamic_shapes=({0: batch, 1: length}, {0: batch}, ({0: batch, 1: length},) * len(names)),
+            dynamic_shapes=(tokens, rows) if not names else (tokens, rows, (tokens,) * len(names)),
             verbose=False,
         )
     assert program is not None  # noqa: S101 - None only with a file to write to

@@ -174,6 +174,7 @@ class NovaRecipe(TransformerRecipe):
     numbers: tuple[str, ...] = ()
     buckets: int = 10
     behaviour_dropout: float = 0.1
+    new_items: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fused."""
@@ -181,6 +182,9 @@ class NovaRecipe(TransformerRecipe):
         require(self.fusion in FUSIONS, "model.fusion", f"one of {', '.join(FUSIONS)}")
         require(self.buckets >= 2, "model.buckets", "at least 2")
         require(0 <= self.behaviour_dropout <= 1, "model.behaviour_dropout", "between 0 and 1")
+        require(0 <= self.new_items < 1, "model.new_items", "at least 0 and below 1")
+        described = bool(self.categories or self.numbers) and self.tied
+        require(described or not self.new_items, "model.new_items", "0 without categories or numbers, and untied")
         named = (*self.categories, *self.numbers)
         require(len(set(named)) == len(named), "model.categories and model.numbers", "columns named once")
 

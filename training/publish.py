@@ -4,16 +4,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from model.contract.manifest import BundleError
 from model.contract.sessions import Sessions
+from model.contract.vocabulary import Vocabulary
 from model.export import publish_bundle
 from model.nets.network import SequenceNetwork
+from model.nets.nova import Nova
 from model.parity import ExportError
 from model.serving.ranking import Scan
 from training.counters.neighbours import gather_sessions
 from training.errors import RunError, TrainingError
 from training.items import read_items
+from training.newcomers import admit
 from training.reader import read_log
+from training.recipe import DataRecipe
 from training.run import Run
 
 
@@ -22,7 +28,9 @@ def publish_run(
 ) -> Path:
     """Publish the kept weights of a run under `root` and make them current. `items` goes before what `fit` was given.
 
-    `neighbours` is a log, all of whose histories answer while the network cannot, as `session-knn` does.
+    A network that was trained for new items (model.new_items) is published with those of `items`, too. `neighbours` is a
+    log, all of whose histories answer while the network cannot, as `session-knn` does.
+
     Without a `scan` the catalogue's size chooses how items are ranked (model/serving/ranking.py).
 
     Raises RunError while the run is not finished and for what cannot be served, and TrainingError when the exported
@@ -35,20 +43,28 @@ def publish_run(
         raise RunError(
             f"{name} ranks for the users that it was trained on and knows no others: it can be evaluated, not served"
         )
-    metadata = read_items(items) if items else run.read_metadata()
+    metadata, vocabulary = run.read_metadata(), run.vocabulary
+    if items:
+        given = read_items(items)
+        if isinstance(network, Nova) and network.config.new_items:
+            network, vocabulary = admit(run, network, given)
+        metadata = {**(metadata or {}), **given}
+    counts = np.zeros(len(vocabulary), dtype=np.int64)
+    counts[vocabulary.encode(run.vocabulary.item_ids) - 1] = run.read_counts()
+    histories = [vocabulary.encode(run.vocabulary.decode(sample)).tolist() for sample in run.read_samples()]
     try:
         return publish_bundle(
             root,
             network.cpu(),
-            vocabulary=run.vocabulary,
-            counts=run.read_counts(),
+            vocabulary=vocabulary,
+            counts=counts,
             trained_at=datetime.fromisoformat(results["finished_at"]),
             last_event_at=run.config["data"]["last_event_at"],
             data_fingerprint=run.config["data"]["fingerprint"],
             metrics=_name_metrics(run, results),
-            histories=run.read_samples(),
+            histories=histories,
             metadata=metadata,
-            sessions=None if neighbours is None else _gather_sessions(run, neighbours),
+            sessions=None if neighbours is None else _gather_sessions(neighbours, run.recipe.data, vocabulary),
             event_types=() if run.behaviour is None else run.behaviour.event_types,
             name=name,
             scan=scan,
@@ -57,9 +73,9 @@ def publish_run(
         raise TrainingError(f"nothing was published: {error}") from error
 
 
-def _gather_sessions(run: Run, data: Path) -> Sessions:
-    log = read_log(data, run.recipe.data, vocabulary=run.vocabulary)
-    return gather_sessions(log.histories, len(run.vocabulary), log.timestamps_ms)
+def _gather_sessions(data: Path, recipe: DataRecipe, vocabulary: Vocabulary) -> Sessions:
+    log = read_log(data, recipe, vocabulary=vocabulary)
+    return gather_sessions(log.histories, len(vocabulary), log.timestamps_ms)
 
 
 def _name_metrics(run: Run, results: dict[str, Any]) -> dict[str, float]:

@@ -170,13 +170,15 @@ class Run:
                     raise ValueError("not two numbers of at least 0 for each question")
         return greater, ties
 
-    def make_network(self) -> Network:
-        """The untrained network, drawn from torch's generator."""
+    def make_network(self, vocabulary: Vocabulary | None = None, metadata: Metadata | None = None) -> Network:
+        """The untrained network, drawn from torch's generator; for other items than the run's with what they are."""
+        vocabulary = vocabulary or self.vocabulary
         sizes = asdict(self.recipe.model)
         for key in BESIDE_NETWORKS:
             sizes.pop(key, None)
         name, users = sizes.pop("network"), self.config["data"]["users"]
-        return make_network(name, item_count=len(self.vocabulary), user_count=users, side=self._read_side(), **sizes)
+        side = self._read_side(vocabulary, self.read_metadata() or {} if metadata is None else metadata)
+        return make_network(name, item_count=len(vocabulary), user_count=users, side=side, **sizes)
 
     def read_columns(self) -> tuple[Column, ...]:
         """The columns of side information that the network is given, if any."""
@@ -199,8 +201,8 @@ class Run:
         """Each input of events that the network reads, flat as the log's items."""
         return [] if self.behaviour is None else self.behaviour.encode(log)
 
-    def _read_side(self) -> SideInformation:
-        columns, metadata, vocabulary = self.read_columns(), self.read_metadata() or {}, self.vocabulary
+    def _read_side(self, vocabulary: Vocabulary, metadata: Metadata) -> SideInformation:
+        columns = self.read_columns()
         with self._faults("metadata.json"):
             tables = encode_items(columns, metadata, vocabulary)
         return SideInformation(

@@ -1,8 +1,8 @@
 """What is known of items and of events, as vectors: codes, and an embedding for every code.
 
-Items' codes are a table by item index, a constant of the network: whoever has its weights has them, the exported graph
-included. [mask] has none, so that what is known of a hidden item is hidden with it. Events' codes are made of what
-comes with a history (model/contract/behaviour.py), by edges that are constants, too.
+Items' codes are a table by item index, which a run keeps beside the weights and a graph holds as a constant. [mask] has
+none, so that what is known of a hidden item is hidden with it. Events' codes are made of what comes with a history
+(model/contract/behaviour.py), by edges that are constants, too.
 
 Shapes: B batch, T tokens, V items, D width, W the most values that an item has in a column.
 """
@@ -31,7 +31,7 @@ class Column(nn.Module):
         if codes[0].any() or codes[-1].any():
             raise ValueError("PAD and [mask] have no values")
         real = (codes != NONE)[..., None]
-        self.register_buffer("codes", codes.int())
+        self.register_buffer("codes", codes.int(), persistent=False)
         self.register_buffer("shares", real / real.sum(dim=1, keepdim=True).clamp(min=1), persistent=False)
         self.values = nn.Embedding(size + 1, width)
 
@@ -61,8 +61,9 @@ class Amounts(nn.Module):
 
     def __init__(self, edges: Sequence[float], width: int) -> None:
         super().__init__()
-        self.register_buffer("edges", torch.tensor(edges, dtype=torch.float32))
-        self.values = nn.Embedding(len(edges) + 2, width)
+        bounds = edges or [torch.inf]  # ONNX Runtime loses count of dimensions where one has no elements
+        self.register_buffer("edges", torch.tensor(bounds, dtype=torch.float32), persistent=False)
+        self.values = nn.Embedding(len(bounds) + 2, width)
 
     def forward(self, told: Tensor, shown: Tensor) -> Tensor:
         """Vectors (B, T, D) of told (B, T) where `shown` (B, T) and no NaN; else that of no value."""
@@ -76,9 +77,8 @@ class Gaps(Amounts):
     def forward(self, told: Tensor, shown: Tensor) -> Tensor:
         """Vectors (B, T, D) of told (B, T) where it and what came before are `shown`; else that of no value."""
         known = shown & (told != 0)
-        earlier = F.pad(told, (1, 0))[:, :-1]
-        both = known & F.pad(known, (1, 0))[:, :-1]
-        return super().forward((told - earlier).float(), both)
+        later = torch.arange(told.shape[1], device=told.device) > 0  # than the oldest, before which nothing came
+        return super().forward((told - told.roll(1, dims=1)).float(), known & known.roll(1, dims=1) & later)
 
 
 @dataclass(frozen=True, kw_only=True)

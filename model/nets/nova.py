@@ -34,6 +34,8 @@ class NovaConfig(TransformerConfig):
     invasive: bool = False
     behaviour_dropout: float = 0.1
     """The share of histories trained without what is known of their events, so that answers do without it, too."""
+    new_items: float = 0.0
+    """The share of items that a step ranks by their features alone, so that items without a row of their own can be."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fused."""
@@ -42,6 +44,8 @@ class NovaConfig(TransformerConfig):
             raise ValueError(f"fusion is one of {', '.join(FUSIONS)}")
         if not 0 <= self.behaviour_dropout <= 1:
             raise ValueError("behaviour_dropout lies in [0, 1]")
+        if not 0 <= self.new_items < 1 or (self.new_items and not self.tied):
+            raise ValueError("new_items lies in [0, 1), and above 0 it wants tied embeddings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +106,24 @@ class Nova(Transformer):
         self.side_norms = nn.ModuleList(make_norm(config) for _ in range(self.vectors - 1))
         if config.invasive:
             self.fuse = Fusor(config.fusion, self.vectors, config.width)
+        if config.new_items:
+            self.portraits = side.make_columns(config.width)
+            self.likeness = nn.Parameter(torch.zeros(config.width))
         self.reset_parameters()
+
+    @property
+    def rows(self) -> Tensor:
+        """The output embeddings (V + 2, D); while training for new items, a share of them made of features."""
+        rows = super().rows
+        if not (self.training and self.config.new_items):
+            return rows
+        dropped = torch.rand_like(rows[:, :1]) < self.config.new_items
+        return torch.where(dropped, self.portray(torch.arange(len(rows), device=rows.device)), rows)
+
+    def portray(self, item_ids: Tensor) -> Tensor:
+        """Output embeddings (K, D) of items (K) by their features alone: a sum over columns, as DropoutNet's is."""
+        portraits = [column(item_ids) for column in self.portraits]
+        return sum(portraits, self.likeness.expand(len(item_ids), -1))
 
     def make_layer(self) -> Layer:
         """A layer of two streams, or an ordinary one above an invasive fusion."""

@@ -1,14 +1,18 @@
 """A bundle made by the commands from a log of our own, as large as MovieLens-100K in items and tiny in events."""
 
 import csv
+import re
 import subprocess
 import sys
+import time
 
+import httpx
 import numpy as np
 import pytest
 
 ITEMS = 1682
 POPULAR = 50
+START_LIMIT_S = 60
 
 
 def run(*command):
@@ -46,3 +50,38 @@ def bundles(log, tmp_path_factory):
     run("training.cli", "fit", "demo", "--data", data, "--out", run_folder, "--set", "train.epochs=1")
     run("training.cli", "publish", run_folder, "--out", out, "--items", log / "items.csv")
     return out
+
+
+@pytest.fixture
+def start_service(tmp_path):
+    """A function that serves bundles on a free port and always the same data folder, and gives (process, URL)."""
+    started = []
+
+    def start(bundles):
+        log = (tmp_path / "serve.log").open("w+")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "service.cli", "--bundle", bundles, "--data-dir", tmp_path / "data", "--port", "0"],
+            stderr=log,
+            stdout=log,
+        )
+        started.append((process, log))
+        deadline = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < deadline and process.poll() is None:
+            log.seek(0)
+            found = re.search(r"http://127\.0\.0\.1:\d+", log.read())
+            if found:
+                try:
+                    if httpx.get(f"{found[0]}/health/ready").status_code == 200:
+                        return process, found[0]
+                except httpx.TransportError:
+                    pass
+            time.sleep(0.05)
+        log.seek(0)
+        raise AssertionError(log.read())
+
+    yield start
+    for process, log in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        log.close()

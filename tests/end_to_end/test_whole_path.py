@@ -6,15 +6,12 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import httpx
 import pytest
 
 README = Path(__file__).parents[2] / "README.md"
-START_LIMIT_S = 60
 
 
 def read_tour():
@@ -25,38 +22,9 @@ def read_tour():
 
 
 @pytest.fixture
-def serve(bundles, tmp_path):
-    """A function that starts nextitem-serve on a free port and the same data folder, and gives (process, URL)."""
-    started = []
-
-    def start():
-        log = (tmp_path / "serve.log").open("w+")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "service.cli", "--bundle", bundles, "--data-dir", tmp_path / "data", "--port", "0"],
-            stderr=log,
-            stdout=log,
-        )
-        started.append((process, log))
-        deadline = time.monotonic() + START_LIMIT_S
-        while time.monotonic() < deadline and process.poll() is None:
-            log.seek(0)
-            found = re.search(r"http://127\.0\.0\.1:\d+", log.read())
-            if found:
-                try:
-                    if httpx.get(f"{found[0]}/health/ready").status_code == 200:
-                        return process, found[0]
-                except httpx.TransportError:
-                    pass
-            time.sleep(0.05)
-        log.seek(0)
-        raise AssertionError(log.read())
-
-    yield start
-    for process, log in started:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        log.close()
+def serve(bundles, start_service):
+    """A function that starts nextitem-serve with that log's model, and gives (process, URL)."""
+    return lambda: start_service(bundles)
 
 
 def test_readme_tour_prints_what_it_says(serve):

@@ -203,7 +203,7 @@ def encode_told(network, item_ids, **changes):
         return network.encode(torch.tensor([item_ids]), torch.tensor([len(item_ids)]), None, *events)[0]
 
 
-CHANGES = [{"types": 2}, {"values": 2.0}, {"times": 10**12 + 10**4}]
+CHANGES = [{"types": 3}, {"values": 2.0}, {"times": 10**12 + 10**4}]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
@@ -283,8 +283,12 @@ def test_training_goes_without_events_now_and_then(make_told):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_graph_is_told_of_events(make_told, vocabulary, name):
-    """The optional inputs are in the graph, which answers as the network does, with events and without."""
+def test_graph_is_told_of_events(make_told, vocabulary, monkeypatch, name):
+    """The optional inputs are in the graph, which answers as the network does, with events and without.
+
+    An input of which nothing was learned, so that it has one bucket, is among them.
+    """
+    monkeypatch.setitem(EDGES, "times", ())
     network = make_told(name)
     graph = export_network(network)
     draw = np.random.default_rng(4)

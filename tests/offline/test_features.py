@@ -83,6 +83,8 @@ def test_what_cannot_be_learned_is_refused(keys, known, fault, words):
         ({"fusion": "mix"}, r"model\.fusion must be one of add, concat, gate"),
         ({"buckets": 1}, r"model\.buckets must be at least 2"),
         ({"categories": ["a"], "numbers": ["a"]}, "columns named once"),
+        ({"new_items": 0.1}, r"model\.new_items must be 0 without categories or numbers, and untied"),
+        ({"new_items": 1.0, "numbers": ["a"]}, r"model\.new_items must be at least 0 and below 1"),
     ],
 )
 def test_recipes_that_cannot_be_fused_are_refused(keys, words):
@@ -131,6 +133,24 @@ def test_a_run_with_side_information_is_trained_and_published(tmp_path, cycle_cs
     assert main(["publish", str(out), "--out", str(bundles)]) == 0
     manifest = read_bundle(bundles).manifest
     assert (manifest.name, manifest.inputs) == ("nova-bert", ("item_ids", "lengths", "exclude", "candidates", "k"))
+
+
+def test_new_items_are_published_with_what_is_known_of_them(tmp_path, cycle_csv, items_csv):
+    """Those whose features the network can read, at their place among the ids; the others are told apart by nothing."""
+    out, new, bundles = tmp_path / "run", tmp_path / "new.csv", tmp_path / "bundles"
+    fit = ["fit", "demo", "--data", str(cycle_csv), "--items", str(items_csv), "--out", str(out), *SMALL]
+    assert main([*fit, "--set", "model.new_items=0.2"]) == 0
+    new.write_text("item,genres,year\na-new,odd|all,1999\ni05b,jazz,2001\nz-blank,jazz,\n")
+    assert main(["publish", str(out), "--out", str(bundles), "--items", str(new)]) == 0
+    bundle = read_bundle(bundles)
+    old = [f"i{item:02}" for item in range(1, 13)]
+    assert list(bundle.vocabulary.item_ids) == sorted(["a-new", "i05b", *old])
+    assert bundle.counts[[0, 6]].tolist() == [0, 0]
+    assert bundle.counts.sum() == Run.open(out).read_counts().sum()
+    assert json.loads(bundle.metadata[0]) == {"genres": ["odd", "all"], "year": 1999}
+    assert json.loads(bundle.metadata[1]) == {"genres": ["odd", "all"], "year": 1991}
+    new.write_text("item,genres,year\na new,odd,1999\n")
+    assert main(["publish", str(out), "--out", str(bundles), "--items", str(new)]) == 2
 
 
 def test_a_damaged_features_file_is_named(tmp_path, cycle_csv, items_csv):

@@ -1,0 +1,42 @@
+"""Items that training never saw: a network for a larger catalogue, whose new rows are made of features.
+
+The map from features to rows was trained by dropping the rows of known items (Volkovs et al., NeurIPS 2017, DropoutNet;
+here Nova.portray); all that a network knows of old items moves with them to their new indexes.
+"""
+
+import torch
+from torch import Tensor
+
+from model.contract.vocabulary import PAD
+from model.nets.nova import Nova
+from model.nets.rules import Rules
+
+
+@torch.no_grad()
+def extend(network: Nova, larger: Nova, places: Tensor) -> Nova:
+    """Fill `larger`, an untrained network for V' items, with a trained one for V; `places` (V) are its items' indexes.
+
+    New items get rows of their features and the mean bias of the old ones. `larger` knows the features of all.
+    """
+    state = network.state_dict()
+    rows, bias = state.pop("items.weight"), state.pop("item_bias", None)
+    larger.load_state_dict(state, strict=False)
+    every = torch.arange(larger.config.item_count + 2)
+    larger.items.weight.copy_(larger.portray(every))
+    moved = torch.cat([torch.tensor([PAD]), places, every[-1:]])  # [mask] stays behind the last item
+    larger.items.weight[moved] = rows
+    if bias is not None:
+        larger.item_bias.fill_(bias.mean())
+        larger.item_bias[places - 1] = bias
+    if network.rules is not None:
+        larger.rules = _extend_rules(network.rules, larger.config.item_count, moved)
+    return larger.eval()
+
+
+def _extend_rules(rules: Rules, item_count: int, moved: Tensor) -> Rules:
+    """The same rules between the same items; a new one has none."""
+    extended = Rules(item_count, rules.followers.shape[1])
+    extended.followers[moved] = moved[rules.followers.long()].int()
+    extended.weights[moved] = rules.weights
+    extended.strength.copy_(rules.strength)
+    return extended

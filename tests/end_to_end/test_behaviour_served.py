@@ -1,0 +1,87 @@
+"""What the service knows of events reaches a network that was trained to read it, and the answers are PyTorch's."""
+
+import httpx
+import numpy as np
+import pytest
+import torch
+
+from model.contract.behaviour import Events, encode_events
+from model.contract.question import Question, stack_questions
+from training.cli import main
+from training.run import Run
+
+TYPES, NOW_MS = ("view", "click", "cart", "purchase"), 1_763_719_498_123
+SETTINGS = (
+    *("model.network=nova-bert", 'data.behaviour=["type","value","gap"]', "model.behaviour_dropout=0.2"),
+    *("model.max_length=8", "model.width=16", "model.layers=1", "train.epochs=25", "train.batch_size=8"),
+    *("train.device=cpu", "train.learning_rate=1e-2"),
+)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run on a log in which the last event's type decides what comes next: a law that items alone do not know."""
+    draw, rows = np.random.default_rng(1), []
+    for user in range(60):
+        item = 0
+        for step in range(6):
+            kind = int(draw.integers(2))
+            rows.append(f"u{user},i{item:02},{1_700_000_000 + step},{TYPES[kind]},{step % 3}")
+            item = (item + 1 + 3 * kind) % 12
+    log = tmp_path / "log.csv"
+    log.write_text("user,item,timestamp,type,value\n" + "\n".join(rows) + "\n")
+    settings = [word for setting in SETTINGS for word in ("--set", setting)]
+    assert main(["fit", "demo", "--data", str(log), "--out", str(tmp_path / "run"), *settings]) == 0
+    return Run.open(tmp_path / "run")
+
+
+def rank(run, items, events):
+    """PyTorch's scores by item id."""
+    network, vocabulary = run.load_network(), run.vocabulary
+    history = vocabulary.encode(items)
+    told = None if events is None else encode_events(events, run.behaviour.event_types)
+    feed = stack_questions(
+        [Question(history, history[:0], None, 1, told)],
+        max_length=8,
+        mask_index=vocabulary.mask_index,
+        inputs=network.event_inputs,
+    )
+    with torch.inference_mode():
+        scores = network(*(torch.from_numpy(feed[name]) for name in ("item_ids", "lengths", *network.event_inputs)))
+    return dict(zip(vocabulary.item_ids, scores[0].tolist(), strict=True))
+
+
+def test_stored_events_are_what_the_network_reads(run, tmp_path, start_service):
+    """Users of one history of items and other types get PyTorch's scores, each their own; a bare list has its own."""
+    bundles = tmp_path / "bundles"
+    assert main(["publish", str(run.path), "--out", str(bundles)]) == 0
+    _, url = start_service(bundles)
+    items = ["i03", "unknown-to-the-model", "i04", "i05"]
+    told = {
+        "viewer": Events(["view"] * 4, [1.0, 0.0, None, 2.0], [NOW_MS + 1000 * step for step in range(4)]),
+        "clicker": Events(["view", "view", "cart", "click"], [2.0] * 4, [NOW_MS + 5**step for step in range(4)]),
+    }
+    for user, events in told.items():
+        body = [
+            {"user_id": user, "item_id": item, "type": kind, "value": value, "timestamp": time_ms}
+            for item, kind, value, time_ms in zip(items, *events, strict=True)
+        ]
+        assert httpx.post(f"{url}/events", json={"events": body}).json()["accepted"] == 4
+    known = [0, 2, 3]
+    answers = {}
+    for user, events in told.items():
+        asked = {"user_id": user, "k": 12, "exclude_seen": False}
+        answer = httpx.post(f"{url}/recommend", json=asked).json()
+        assert answer["source"] == "model"
+        answers[user] = {item["item_id"]: item["score"] for item in answer["items"]}
+        wanted = rank(
+            run, [items[place] for place in known], Events(*([column[i] for i in known] for column in events))
+        )
+        assert answers[user] == pytest.approx(wanted, abs=1e-3)
+    assert max(answers["viewer"], key=answers["viewer"].get) == "i06"
+    assert max(answers["clicker"], key=answers["clicker"].get) == "i09"
+    asked = {"items": items, "k": 12, "exclude_seen": False}
+    answer = httpx.post(f"{url}/recommend", json=asked).json()
+    bare = {item["item_id"]: item["score"] for item in answer["items"]}
+    assert answer["source"] == "model"
+    assert bare == pytest.approx(rank(run, ["i03", "i04", "i05"], None), abs=1e-3)
