@@ -28,8 +28,8 @@ def publish_run(
 ) -> Path:
     """Publish the kept weights of a run under `root` and make them current. `items` goes before what `fit` was given.
 
-    A network that was trained for new items (model.new_items) is published with those of `items`, too. `neighbours` is a
-    log, all of whose histories answer while the network cannot, as `session-knn` does.
+    A network that was trained for new items (model.new_items) is published with those of `items`, too. `neighbours` is
+    a log, all of whose histories answer while the network cannot, as `session-knn` does.
 
     Without a `scan` the catalogue's size chooses how items are ranked (model/serving/ranking.py).
 
