@@ -16,6 +16,8 @@ from typing import NamedTuple
 import httpx
 import numpy as np
 import torch
+import uvloop
+from fastapi import FastAPI
 from numpy.typing import NDArray
 
 from benchmarks.graph.steps import Case, draw_feed, draw_network
@@ -60,13 +62,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="batch-") as folder:
         root = Path(folder)
         _publish(root / "bundles", network, vocabulary)
-        with EmbeddedStore(root / "data") as store, asyncio.Runner() as runner:
+        with EmbeddedStore(root / "data") as store, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            app = create_app(Settings(bundle=root / "bundles", redis_url=store.url, threads=1, max_batch=ROWS))
             turns = {
                 "ONNX Runtime": _prepare_engine(root / "bundles"),
-                "/recommend/batch": _prepare_service(root / "bundles", store.url, vocabulary, histories, runner),
+                "/recommend/batch": _prepare_service(app, vocabulary, histories, runner),
                 "recommend --users all": _prepare_lists(network, vocabulary, histories),
             }
             paces = _measure(turns)
+            runner.run(app.state.service.recommender.close())
+            runner.run(app.state.service.store.close())
     alone = paces["ONNX Runtime"]
     for name, pace in paces.items():
         shares = f"{pace.by_cpu / alone.by_cpu:5.0%} by CPU time, {pace.by_clock / alone.by_clock:5.0%} by the clock"
@@ -115,10 +120,9 @@ def _prepare_engine(bundles: Path) -> Turn:
 
 
 def _prepare_service(
-    bundles: Path, url: str, vocabulary: Vocabulary, histories: NDArray[np.int32], runner: asyncio.Runner
+    app: FastAPI, vocabulary: Vocabulary, histories: NDArray[np.int32], runner: asyncio.Runner
 ) -> Turn:
     """Batches of the largest size, answered from histories in the store; the client is in the same process."""
-    app = create_app(Settings(bundle=bundles, redis_url=url, threads=1, max_batch=ROWS))
     client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service", timeout=60)
 
     async def start() -> None:
