@@ -9,6 +9,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 
@@ -103,10 +104,13 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
         store_watch,
         Gate(settings.keys_file),
     )
-    behind = app.build_middleware_stack
+    build_framework = app.build_middleware_stack
 
     def build_front() -> ASGIApp:
-        express = Express(behind(), routes=[route for router in ROUTERS for route in router.routes])
+        framework = build_framework()
+        if isinstance(framework, ServerErrorMiddleware):
+            framework = framework.app  # what it makes of a bug is no problem; the Envelope answers all of them
+        express = Express(framework, routes=[route for router in ROUTERS for route in router.routes])
         admission = Admission(
             express, metrics=metrics, max_requests=settings.request_room, max_event_requests=settings.event_room
         )

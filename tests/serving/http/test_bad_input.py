@@ -347,7 +347,7 @@ def test_body_cap(client, path, cap, streamed):
         "/health/live%0A",
         "/..%2Frecommend",
         "/static/..%2f..%2fetc%2fpasswd",
-        "/recommend/batch",
+        "/recommend/batch/",
         "/similar",
         "/events/",
         "/users",

@@ -116,6 +116,7 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
     read = {"400", "408", "413", "415", "422"}
     assert described == {
         ("/recommend", "post"): let_in | read | {"409"},
+        ("/recommend/batch", "post"): let_in | read | {"409"},
         ("/events", "post"): let_in | read,
         ("/users/{user_id}/history", "get"): let_in | {"422"},
         ("/users/{user_id}", "delete"): {"204", "401", "403", "404", "422", "503"},
