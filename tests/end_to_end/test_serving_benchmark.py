@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import torch
-from redis.asyncio import Redis
 
 from benchmarks.cores import count_cpu, list_family
 from benchmarks.graph.steps import Case, draw_network
@@ -35,6 +34,7 @@ from benchmarks.serving.summary import format_summary, summarize, summarize_even
 from benchmarks.serving.turns import rotate
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
+from service.connection import connect
 from service.embedded import EmbeddedStore
 from service.history import HistoryStore
 
@@ -217,9 +217,11 @@ def test_events_go_the_same_way(tmp_path):
         assert ask_once(connect_unix(path), call.replace(sha.encode(), b"0" * 40), judge_call)[0] is False
 
         async def read():
-            client = Redis.from_url(store.url)
-            async with client:
-                return await HistoryStore(client).read_many(["user-7"])
+            histories = HistoryStore(connect(store.url))
+            try:
+                return await histories.read_many(["user-7"])
+            finally:
+                await histories.close()
 
         [history] = asyncio.run(read())
     sent = json.loads(encode_event(7).partition(b"\r\n\r\n")[2])
