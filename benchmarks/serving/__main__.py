@@ -58,7 +58,7 @@ _PACKAGES = (
 def main() -> int:
     """Run all cases. 0: done, 1: a contestant failed, 2: something is missing, 130: stopped."""
     options = _make_parser().parse_args()
-    field = [each for each in list_field() if each.kind in options.contestants]
+    field = [each for each in list_field() if each.kind in options.contestants and each.workers in options.workers]
     missing = [path for name in PEERS if name in options.contestants if not (path := _find(options, name)).is_file()]
     if missing:
         sys.stderr.write(f"no {' and no '.join(map(str, missing))}: `make bench` makes the environments\n")
@@ -92,7 +92,8 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
         | {package: version(package) for package in _PACKAGES},
         "generator": "on the same machine",
         "terms": {
-            name: getattr(options, name) for name in ("rounds", "seconds", "connections", "users", "contestants")
+            name: getattr(options, name)
+            for name in ("rounds", "seconds", "connections", "users", "contestants", "workers")
         },
         "cases": [],
     }
@@ -114,7 +115,7 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
                 write_json(options.out, document)
                 announce(f"/events: round {turn['round'] + 1} of {plan.rounds}, {turn['contestant']}")
             _say("POST /events, one event a request, fsync always", document["events"]["summary"])
-        for case in options.cases:
+        for case in options.cases if {"closed", "open"} & set(options.loads) else ():
             folder = write_network(case, options.cache, announce=announce)
             histories = draw_histories(case, options.users)
             with (
@@ -163,6 +164,12 @@ def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _read_count(text: str) -> int:
+    if (count := int(text)) < 1:
+        raise argparse.ArgumentTypeError("must be 1 at least")
+    return count
+
+
 def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.serving", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -170,8 +177,15 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", nargs="*", type=read_case, default=CASES, help="each as N,items,D")
     parser.add_argument("--histories", nargs="*", choices=("full", "mixed"), default=["full", "mixed"])
     parser.add_argument("--contestants", nargs="*", choices=_KINDS, default=_KINDS)
-    parser.add_argument("--loads", nargs="*", choices=_LOADS, default=_LOADS, help="open: the first --histories alone")
-    parser.add_argument("--rounds", type=int, default=5, help="each with a turn of every contestant")
+    parser.add_argument("--workers", nargs="*", type=int, default=[1, 2], help="of those that can have several")
+    parser.add_argument(
+        "--loads",
+        nargs="*",
+        choices=_LOADS,
+        default=_LOADS,
+        help="open loops need closed ones, and take the first of --histories",
+    )
+    parser.add_argument("--rounds", type=_read_count, default=5, help="each with a turn of every contestant")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
     parser.add_argument("--connections", type=int, default=16, help="of a closed loop")
     parser.add_argument(

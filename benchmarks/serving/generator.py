@@ -41,11 +41,12 @@ class Sample:
         """Good answers a second."""
         return self.rows * len(self.latencies) / self.seconds
 
-    def describe(self) -> dict[str, float]:
-        """In numbers, milliseconds for times."""
-        p50, p90, p99 = (1e3 * percentile(self.latencies, share) for share in (0.5, 0.9, 0.99))
-        numbers = {"rate": self.rate, "p50_ms": p50, "p90_ms": p90, "p99_ms": p99, "failed": self.failed}
-        return numbers | ({"late_p99_ms": 1e3 * percentile(self.late, 0.99)} if self.late else {})
+    def describe(self) -> dict[str, float | None]:
+        """In numbers, milliseconds for times, and None for times of nothing."""
+        times = {"p50_ms": (self.latencies, 0.5), "p90_ms": (self.latencies, 0.9), "p99_ms": (self.latencies, 0.99)}
+        times["late_p99_ms"] = (self.late, 0.99)
+        found = {name: 1e3 * percentile(values, share) if values else None for name, (values, share) in times.items()}
+        return {"rate": self.rate, "failed": self.failed, **found}
 
 
 def connect_tcp(port: int) -> Connect:

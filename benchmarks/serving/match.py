@@ -144,12 +144,12 @@ def meet(
 
 
 def find_capacities(turns: Sequence[Turn]) -> dict[str, float]:
-    """The median rate of each contestant in closed loops."""
+    """The median rate of each contestant in closed loops, of those who answered at all."""
     rates: dict[str, list[float]] = {}
     for turn in turns:
         if turn["load"] == "closed":
             rates.setdefault(turn["contestant"], []).append(turn["rate"])
-    return {name: statistics.median(found) for name, found in rates.items()}
+    return {name: median for name, found in rates.items() if (median := statistics.median(found))}
 
 
 def find_best(field: Sequence[Contestant], capacities: Mapping[str, float], kind: str) -> str | None:

@@ -39,7 +39,7 @@ def _list_points(entry: Mapping[str, Any]) -> dict[str, list[tuple[float, float,
     """Of each contestant: what was offered, p50 and p99."""
     points: dict[str, list[tuple[float, float, float]]] = {}
     for row in entry.get("summary", {}).get("rows", ()):
-        if "offered" in row:
+        if "offered" in row and "p50_ms" in row:
             point = (row["offered"], row["p50_ms"]["median"], row["p99_ms"]["median"])
             points.setdefault(row["contestant"], []).append(point)
     return points

@@ -6,11 +6,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from redis.asyncio import Redis
-
 from benchmarks.graph.steps import Case
 from benchmarks.serving.contestants.textbook import HISTORY_KEY
 from benchmarks.serving.material import KNOWN_ITEMS, draw_histories
+from service.connection import connect
 from service.embedded import EmbeddedStore
 from service.event import Event, make_event
 from service.history import HistoryStore
@@ -38,7 +37,7 @@ def open_store(case: Case, users: int, cache: Path, *, progress: Callable[[int, 
 
 async def _fill(url: str, case: Case, users: int, progress: Callable[[int, int], None]) -> None:
     """Append through the service's own port to the store; the textbook's lists are pushed."""
-    client = Redis.from_url(url)
+    client = connect(url)
     histories = [pair for kind in draw_histories(case, users).values() for pair in kind.items()]
     store = HistoryStore(client, write_timeout_s=60.0)
     for start in range(0, len(histories), _USERS_AT_ONCE):
@@ -52,7 +51,7 @@ async def _fill(url: str, case: Case, users: int, progress: Callable[[int, int],
     await client.bgrewriteaof()  # quick to load the next time
     while (await client.info("persistence"))["aof_rewrite_in_progress"]:  # noqa: ASYNC110 - the server tells nobody
         await asyncio.sleep(0.1)
-    await client.aclose()
+    await store.close()
 
 
 def _make_events(user_id: str, items: list[str]) -> list[Event]:

@@ -13,7 +13,7 @@ from benchmarks.serving.field import EMPTY_ASGI, EMPTY_FASTAPI, ONNX_RUNTIME, OU
 Turn = Mapping[str, Any]
 Spread = dict[str, float]
 
-NUMBERS = ("rate", "p50_ms", "p90_ms", "p99_ms", "failed", "cpu_us")
+NUMBERS = ("rate", "p50_ms", "p90_ms", "p99_ms", "late_p99_ms", "failed", "cpu_us")
 
 
 def spread(values: Iterable[float]) -> Spread:
@@ -50,7 +50,6 @@ def _describe_row(load: str, name: str, turns: Sequence[Turn]) -> dict[str, Any]
     found = {number: [turn[number] for turn in turns if turn[number] is not None] for number in NUMBERS}
     numbers: dict[str, Any] = {number: spread(values) for number, values in found.items() if values}
     if turns[0]["load"] == "open":
-        numbers["late_p99_ms"] = spread(turn["late_p99_ms"] for turn in turns)
         numbers["offered"] = turns[0]["offered"]
     return {"load": load, "contestant": name, **numbers, "cores": cores}
 
@@ -81,21 +80,22 @@ def _compare(turns: Sequence[Turn]) -> dict[str, Spread]:
         comparisons[f"one request at a time, p50 beyond {kind} and {ONNX_RUNTIME}, ms"] = beyond
     batched = _by_round(turns, "batch", f"{OURS}, 1 worker", "rate")
     engines = [_by_round(turns, load, ONNX_RUNTIME, "rate") for load in ("closed", "batch")]
-    share = _combine(lambda ours, *others: ours / max(others), batched, *engines)
+    share = _combine(lambda ours, *others: _divide(ours, max(others)), batched, *engines)
     comparisons[f"POST /recommend/batch / {ONNX_RUNTIME} on one thread, answers a second"] = share
     at_70 = {turn["round"]: turn["p99_ms"] for turn in _pick(turns, "open", ours) if turn["share"] == 0.7}
     comparisons["open loop at 70 %, p99 / p50 of one request at a time"] = _combine(_divide, at_70, one)
     return {words: spread(values) for words, values in comparisons.items() if values}
 
 
-def _divide(above: float, below: float) -> float:
-    return above / below
+def _divide(above: float, below: float) -> float | None:
+    return above / below if below else None
 
 
-def _combine(combine: Callable[..., float], *columns: Mapping[int, float]) -> list[float]:
-    """Of every round that all columns have."""
+def _combine(combine: Callable[..., float | None], *columns: Mapping[int, float]) -> list[float]:
+    """Of every round that all columns have; one in which there is nothing to divide by is left out."""
     rounds = sorted(set.intersection(*(set(column) for column in columns)))
-    return [combine(*(column[number] for column in columns)) for number in rounds]
+    found = [combine(*(column[number] for column in columns)) for number in rounds]
+    return [value for value in found if value is not None]
 
 
 def _by_round(turns: Sequence[Turn], load: str, name: str, number: str) -> dict[int, float]:
@@ -127,17 +127,22 @@ def format_summary(summary: Mapping[str, Any]) -> str:
         f"{'CPU us':>9}{'generator':>11}{'server':>8}{'store':>7}{'idle':>6} cores"
     ]
     for row in summary["rows"]:
-        p50, p90, p99 = (row[number]["median"] for number in ("p50_ms", "p90_ms", "p99_ms"))
+        times = "".join(f"{_format_median(row, number):>9}" for number in ("p50_ms", "p90_ms", "p99_ms"))
+        cpu = _format_median(row, "cpu_us", ",.0f")
         cores = row["cores"]
         failed = f"  failed: {row['failed']['most']:.0f}" if row["failed"]["most"] else ""
         lines.append(
             f"  {row['load']:<11}{row['contestant']:<24}{format_spread(row['rate'], ',.0f'):>28}"
-            f"{p50:>9.2f}{p90:>9.2f}{p99:>9.2f}{row['cpu_us']['median']:>9,.0f}{cores['generator']:>11.2f}{cores['server']:>8.2f}"
+            f"{times}{cpu:>9}{cores['generator']:>11.2f}{cores['server']:>8.2f}"
             f"{cores['store']:>7.2f}{cores['idle contestants']:>6.2f}{failed}"
         )
     for words, values in summary["comparisons"].items():
         lines.append(f"  {words:<72}{format_spread(values, '.2f'):>24}")
     return "\n".join(lines) + "\n"
+
+
+def _format_median(row: Mapping[str, Any], number: str, form: str = ".2f") -> str:
+    return f"{row[number]['median']:{form}}" if number in row else "-"
 
 
 def format_spread(values: Mapping[str, float], form: str) -> str:
