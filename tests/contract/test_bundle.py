@@ -258,3 +258,18 @@ def test_pointer_must_name_a_version_beside_it(published, pointer, fault):
 def test_every_fault_is_a_bundle_error():
     """One except clause catches them all."""
     assert all(issubclass(fault, BundleError) for fault in (BundleMissing, BundleFormat, BundleCorrupt))
+
+
+def test_event_types_are_optional_and_come_back(published):
+    """Most bundles have none; those that have some hold them in the order of their codes."""
+    assert read_bundle(published).event_types == ()
+    replace(published / VERSION, bundle.EVENT_TYPES, bundle.encode_types(("view", "buy")))
+    assert read_bundle(published).event_types == ("view", "buy")
+
+
+@pytest.mark.parametrize("content", [b"view\nview\n", b"a type\n", "käuflich\n".encode(), b"\n"])
+def test_event_types_that_are_none_are_refused(published, content):
+    """Twice the same, a space, no ASCII, and nothing at all."""
+    replace(published / VERSION, bundle.EVENT_TYPES, content)
+    with pytest.raises(BundleFormat, match=r"event_types\.txt is not"):
+        read_bundle(published)
