@@ -33,6 +33,7 @@ from service.settings import Settings
 from training.evaluation import NetworkScorer
 from training.lists import rank_lists
 from training.log import Log
+from training.rankers import GraphRanker
 
 CASE = Case(50, 3_416, 64)
 USERS = 1_024
@@ -151,10 +152,10 @@ def _prepare_lists(network: SequenceNetwork, vocabulary: Vocabulary, histories: 
     users = [f"u{user:04d}" for user in range(USERS)]
     offsets = np.arange(USERS + 1) * EVENTS
     log = Log(user_ids=users, vocabulary=vocabulary, offsets=offsets, items=histories.ravel(), timestamps_ms=None)
-    scorer = NetworkScorer(network, log.histories)
+    ranker = GraphRanker(NetworkScorer(network, log.histories))
 
     def turn() -> bool:
-        return len(rank_lists(scorer, log, np.arange(USERS), K, on_users=lambda _count: None)) == USERS * K
+        return len(rank_lists(ranker, log, np.arange(USERS), K, on_users=lambda _count: None)) == USERS * K
 
     return turn
 

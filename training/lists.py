@@ -5,20 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 from rich.console import Console
-from torch import Tensor
 
-from training.errors import Diverged, InputError
-from training.evaluation import Scorer, remove_seen, show_batches
+from training.errors import InputError
+from training.evaluation import show_batches
 from training.examination import cut, make_scorer
 from training.log import Log
+from training.rankers import Ranker, choose_ranker
 from training.reader import read_log
 from training.recipe import DataRecipe
 from training.run import Run
-
-_USERS_AT_ONCE = 256
 
 
 def recommend(run: Run, data: Path, recipe: DataRecipe, users: Sequence[str] | None, k: int) -> pl.DataFrame:
@@ -33,7 +30,7 @@ def recommend(run: Run, data: Path, recipe: DataRecipe, users: Sequence[str] | N
             soft_wrap=True,
         )
     with show_batches("users", len(rows)) as ranked:
-        return rank_lists(scorer, log, rows, k, on_users=ranked)
+        return rank_lists(choose_ranker(scorer, len(rows)), log, rows, k, on_users=ranked)
 
 
 def _find_users(log: Log, users: Sequence[str]) -> NDArray[np.int64]:
@@ -46,52 +43,34 @@ def _find_users(log: Log, users: Sequence[str]) -> NDArray[np.int64]:
 
 
 def rank_lists(
-    scorer: Scorer, log: Log, users: NDArray[np.int64], k: int, *, on_users: Callable[[int], None]
+    ranker: Ranker, log: Log, users: NDArray[np.int64], k: int, *, on_users: Callable[[int], None]
 ) -> pl.DataFrame:
     """The k best unseen items of each user by their whole history: columns user, rank, item, score.
 
     A user who has seen almost everything gets fewer. `on_users` hears how many users each batch brought.
     """
-    parts = []
-    item_ids = np.array(log.vocabulary.item_ids)
-    user_ids = np.array(log.user_ids)
     by_length = users[np.argsort(log.histories.lengths[users], kind="stable")]
-    for begin in range(0, len(by_length), _USERS_AT_ONCE):
-        batch = by_length[begin : begin + _USERS_AT_ONCE]
-        histories = log.histories.select(batch)
-        with torch.inference_mode():
-            scores = scorer.score(histories)
-            if not bool(torch.isfinite(scores).all()):
-                raise Diverged("a score is no finite number: nothing can be ranked by it")
-            remove_seen(scores, histories)
-            best, columns = _take_best(scores, min(k, scorer.item_count))
+    owners, ranks, items, scores = [], [], [], []
+    for begin in range(0, len(by_length), ranker.at_once):
+        batch = by_length[begin : begin + ranker.at_once]
+        best, indexes = ranker.rank(log.histories.select(batch), k)
         kept = np.isfinite(best)
-        rows, ranks = np.nonzero(kept)
-        parts.append(
-            pl.DataFrame(
-                {
-                    "user": user_ids[batch[rows]],
-                    "rank": ranks.astype(np.int32) + 1,
-                    "item": item_ids[columns[kept]],
-                    "score": best[kept].astype(np.float32),
-                },
-                schema={"user": pl.String, "rank": pl.Int32, "item": pl.String, "score": pl.Float32},
-            )
-        )
+        rows, columns = np.nonzero(kept)
+        owners.append(batch[rows])
+        ranks.append(columns)
+        items.append(indexes[kept])
+        scores.append(best[kept])
         on_users(len(batch))
-    place = {log.user_ids[user]: order for order, user in enumerate(users)}
-    lists = pl.concat(parts)
-    return lists.sort(lists["user"].replace_strict(place, return_dtype=pl.Int64), "rank")
-
-
-def _take_best(scores: Tensor, k: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The k best columns of each row by falling score, equal scores by column: values and columns (B, k)."""
-    values, columns = scores.topk(k, dim=1)
-    cut = values[:, -1:]
-    unsure = (scores == cut).sum(dim=1) > (values == cut).sum(dim=1)  # equal scores on both sides of the cut
-    if bool(unsure.any()):
-        again, order = scores[unsure].sort(dim=1, descending=True, stable=True)
-        values[unsure], columns[unsure] = again[:, :k], order[:, :k]
-    best, places = values.cpu().double().numpy(), columns.cpu().numpy()
-    order_within = np.lexsort((places, -best), axis=1)
-    return np.take_along_axis(best, order_within, axis=1), np.take_along_axis(places, order_within, axis=1)
+    asked = np.empty(len(log.user_ids), dtype=np.int64)
+    asked[users] = np.arange(len(users))
+    owner, rank, item, score = (np.concatenate(parts) for parts in (owners, ranks, items, scores))
+    order = np.lexsort((rank, asked[owner]))
+    return pl.DataFrame(
+        {
+            "user": pl.Series(log.user_ids).gather(owner[order]),
+            "rank": rank[order].astype(np.int32) + 1,
+            "item": pl.Series(log.vocabulary.item_ids).gather(item[order] - 1),
+            "score": score[order].astype(np.float32),
+        },
+        schema={"user": pl.String, "rank": pl.Int32, "item": pl.String, "score": pl.Float32},
+    )

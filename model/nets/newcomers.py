@@ -19,15 +19,15 @@ def extend(network: Nova, larger: Nova, places: Tensor) -> Nova:
     New items get rows of their features and the mean bias of the old ones. `larger` knows the features of all.
     """
     state = network.state_dict()
-    rows, bias = state.pop("items.weight"), state.pop("item_bias", None)
+    rows = state.pop("items.weight")
+    state.pop("item_bias", None)
     larger.load_state_dict(state, strict=False)
     every = torch.arange(larger.config.item_count + 2)
     larger.items.weight.copy_(larger.portray(every))
     moved = torch.cat([torch.tensor([PAD]), places, every[-1:]])  # [mask] stays behind the last item
     larger.items.weight[moved] = rows
-    if bias is not None:
-        larger.item_bias.fill_(bias.mean())
-        larger.item_bias[places - 1] = bias
+    larger.item_bias.fill_(network.item_bias.mean())
+    larger.item_bias[places - 1] = network.item_bias
     if network.rules is not None:
         larger.rules = _extend_rules(network.rules, larger.config.item_count, moved)
     return larger.eval()

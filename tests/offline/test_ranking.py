@@ -5,11 +5,13 @@ import pytest
 import torch
 
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.catalogue import make_network
 from training.counters.chains import Markov, Rules
 from training.counters.popular import Popularity
 from training.errors import Diverged
 from training.evaluation import NetworkScorer, evaluate, rank_targets
 from training.lists import rank_lists
+from training.rankers import GRAPH_FROM, GraphRanker, ScoreRanker, choose_ranker
 from training.split import Questions
 
 
@@ -162,7 +164,7 @@ def test_lists_rank_unseen_items_with_ties_by_id(make_log):
     """Equal scores go by item id even across the cut, seen items never appear, users keep the asked order."""
     log = make_log([[1], [2, 3], [1, 2, 3, 4, 5]], item_count=6)
     told = []
-    lists = rank_lists(Fixed([[1, 1, 5, 1, 1, 1]]), log, np.array([1, 0, 2]), 3, on_users=told.append)
+    lists = rank_lists(ScoreRanker(Fixed([[1, 1, 5, 1, 1, 1]])), log, np.array([1, 0, 2]), 3, on_users=told.append)
     assert lists.rows() == [
         ("u001", 1, "i01", 1.0),
         ("u001", 2, "i04", 1.0),
@@ -173,3 +175,34 @@ def test_lists_rank_unseen_items_with_ties_by_id(make_log):
         ("u002", 1, "i06", 1.0),
     ]
     assert sum(told) == 3
+
+
+@pytest.mark.parametrize("name", ["bert4rec", "sasrec"])
+def test_the_graph_ranks_as_sorted_scores_do(make_histories, name):
+    """Same items in the same order, scores within 1e-4, for histories of all lengths, longer than the window too."""
+    torch.manual_seed(0)
+    network = make_network(name, item_count=30, max_length=8, width=16, layers=2, heads=2)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    scorer, draw = NetworkScorer(network.eval()), np.random.default_rng(1)
+    histories = make_histories([draw.integers(1, 31, size=size).tolist() for size in [*range(12), 90]])
+    scores, items = ScoreRanker(scorer).rank(histories, 10)
+    for k, at_once in ((10, len(histories)), (4, 5)):
+        asked = histories.select(slice(0, at_once))
+        found, indexes = GraphRanker(scorer).rank(asked, k)
+        real = np.isfinite(scores[:at_once, :k])
+        assert (np.isfinite(found) == real).all()
+        assert (indexes[real] == items[:at_once, :k][real]).all()
+        assert np.allclose(found[real], scores[:at_once, :k][real], atol=1e-4)
+
+
+def test_only_many_users_are_worth_an_export(make_log):
+    """Few users, counters and networks of users are ranked by their scores."""
+    sequence = NetworkScorer(make_network("sasrec", item_count=5, max_length=4, width=8, layers=1, heads=1))
+    users = NetworkScorer(
+        make_network("bpr-mf", item_count=5, user_count=2, max_length=4, width=8), make_log([[1], [2]]).histories
+    )
+    assert isinstance(choose_ranker(sequence, GRAPH_FROM), GraphRanker)
+    assert isinstance(choose_ranker(sequence, GRAPH_FROM - 1), ScoreRanker)
+    assert isinstance(choose_ranker(users, GRAPH_FROM), ScoreRanker)
+    assert isinstance(choose_ranker(Fixed([[1] * 5]), GRAPH_FROM), ScoreRanker)
