@@ -47,7 +47,7 @@ def compare_events(
             announce(f"/events: starts {contestant.name}")
             setting = Setting(folder, store.url, find_port(), plan.environments)
             log = logs / f"events, {contestant.name}.log"
-            probe, judge = encode_event(next(numbers)), judge_http(b'"accepted":1')
+            probe, judge = encode_event(next(numbers)), judge_http(b'"rejected":[]')  # asked again it is a duplicate
             servers[contestant.name] = stack.enter_context(
                 serve(contestant.command, setting, log=log, probe=probe, judge=judge)
             )
