@@ -4,7 +4,7 @@
 
 Every event of such an item is a question: among all new items, which one comes next for this user? Beside the network
 stand chance, how often each new item had occurred by then, and how often it did in the whole log, which nobody can know
-on day one.
+on day one. The first events of items, before which nobody had met them, are measured apart.
 """
 
 import argparse
@@ -103,6 +103,7 @@ def _ask(run: Run, log: Log, moment: int, options: argparse.Namespace) -> dict[s
         "met in the whole log": _count(log, items, new, places, so_far=False),
     }
     owners = users[places]
+    first = np.take_along_axis(scorers["met so far"], targets[:, None], axis=1)[:, 0] == 0
     return {
         "moment_ms": moment,
         "trained_events": int((log.timestamps_ms < moment).sum()) if log.timestamps_ms is not None else 0,
@@ -110,6 +111,10 @@ def _ask(run: Run, log: Log, moment: int, options: argparse.Namespace) -> dict[s
         "questions": len(places),
         "users": len(np.unique(owners)),
         "ranked_by": {name: _measure(scores, targets, owners) for name, scores in scorers.items()},
+        "first_questions": int(first.sum()),
+        "first_ranked_by": {
+            name: _measure(scores[first], targets[first], owners[first]) for name, scores in scorers.items()
+        },
     }
 
 

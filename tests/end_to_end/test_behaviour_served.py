@@ -35,7 +35,7 @@ def run(tmp_path):
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in network.parameters():
-            parameter.normal_(std=0.4)
+            parameter.normal_(std=0.7)
     save_weights(run.kept, network)
     return run
 
