@@ -110,6 +110,10 @@ def test_a_recurrent_network_is_published(tmp_path, fit):
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_has_a_recipe(name):
     """Each model can be fit by its name; the transformers' recipes are named for the data that they are for."""
-    if name in {"bert4rec", "sasrec"}:
-        name = f"{name}-ml-1m"
-    assert read_recipe(name).model.network == name.removesuffix("-ml-1m")
+    recipes = {
+        "bert4rec": "bert4rec-ml-1m",
+        "sasrec": "sasrec-ml-1m",
+        "nova-bert": "nova",
+        "nova-sasrec": "nova-beauty",
+    }
+    assert read_recipe(recipes.get(name, name)).model.network == name

@@ -78,10 +78,8 @@ def test_the_store_does_what_the_model_does(store_url, raw):
     """Whatever is sent in whatever order, outcomes, histories, versions, marks and logs are those of the model."""
     with asyncio.Runner() as runner:
 
-        async def open_client():
-            return connect(store_url)
-
-        client = runner.run(open_client())
+        async def open_store(**options):
+            return HistoryStore(connect(store_url), marks_age_ms=0, **options)
 
         @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(
@@ -91,7 +89,13 @@ def test_the_store_does_what_the_model_does(store_url, raw):
         )
         def check(requests, history_length, marks_kept):
             raw.flushall()
-            store = HistoryStore(client, history_length=history_length, marks_kept=marks_kept, marks_age_ms=0)
+            store = runner.run(open_store(history_length=history_length, marks_kept=marks_kept))
+            try:
+                compare(store, requests, history_length, marks_kept)
+            finally:
+                runner.run(store.close())
+
+        def compare(store, requests, history_length, marks_kept):
             models = {}
             for request in requests:
                 events = [make_event(**given_event) for given_event in request]
@@ -119,10 +123,7 @@ def test_the_store_does_what_the_model_does(store_url, raw):
                 wanted = [(e.event_id, e.item_id, e.type, e.value, e.timestamp_ms) for e in model.history]
                 assert [(e.event_id, e.item_id, e.type, e.value, e.timestamp_ms) for e in stored] == wanted
 
-        try:
-            check()
-        finally:
-            runner.run(client.aclose())
+        check()
 
 
 def test_equal_entries_are_inserted_exactly(store_url, raw):
