@@ -19,6 +19,7 @@ from training.evaluation import NetworkScorer, evaluate
 from training.loop import Progress, Watcher, train
 from training.loss import measure_loss
 from training.metrics import average
+from training.model_recipe import BESIDE_NETWORKS
 from training.optimizer import make_optimizer, schedule_rate
 from training.recipe import TrainRecipe
 from training.split import leave_one_out
@@ -33,7 +34,7 @@ class Session:
         self.recipe, self.folder = recipe, folder
         self.split = leave_one_out(log)
         torch.manual_seed(recipe.train.seed)
-        sizes = recipe.to_dict()["model"]
+        sizes = {key: value for key, value in recipe.to_dict()["model"].items() if key not in BESIDE_NETWORKS}
         self.network = make_network(sizes.pop("network"), item_count=len(log.vocabulary), **sizes)
         self.optimizer = make_optimizer(self.network, recipe.train)
         self.samples = Samples(

@@ -79,7 +79,8 @@ def test_the_store_does_what_the_model_does(store_url, raw):
     with asyncio.Runner() as runner:
 
         async def open_store(**options):
-            return HistoryStore(connect(store_url), marks_age_ms=0, **options)
+            patient = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}  # a busy machine is no outage
+            return HistoryStore(connect(store_url), marks_age_ms=0, **patient, **options)
 
         @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(
