@@ -85,9 +85,9 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
         environments=options.environments,
     )
     folders = {str(options.environments): "ENVIRONMENTS", str(options.cache): "CACHE", str(options.out): "OUT"}
-    words = [folders.get(word, word) for word in sys.argv[1:]]  # no folder of the reader
+    given = [folders.get(word, word) for word in sys.argv[1:]]  # no folder of the reader
     document: dict[str, Any] = {
-        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.serving", *words]),
+        "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.serving", *given]),
         "began_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
         "environment": describe_machine()
         | describe_environment(torch.device("cpu"))
