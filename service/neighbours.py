@@ -20,6 +20,7 @@ class Neighbours:
     @classmethod
     def from_sessions(cls, sessions: Sessions, counts: NDArray[np.int64]) -> "Neighbours":
         """Take sessions and the items' counts (V)."""
+        sessions.score(np.ones(1, dtype=np.int32))  # what it finds by item is made now, not while the engine fails
         return cls(sessions, share_popularity(counts))
 
     def rank(self, question: Question) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

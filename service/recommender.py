@@ -66,9 +66,8 @@ class Recommender:
             max_waiting=max_waiting,
             observers=Observers(on_batch=metrics.batch_started, on_wait=metrics.waited, on_depth=metrics.queue_changed),
         )
-        self._room_for_many = asyncio.Semaphore(
-            min(2 * max_batch, max_waiting)
-        )  # two batches, as many as are under way
+        # Two batches, as many as are under way.
+        self._room_for_many = asyncio.Semaphore(min(2 * max_batch, max_waiting))
         self._failed = False
         self._running_since_s: float | None = None
 

@@ -267,13 +267,13 @@ class Run:
             },
             "environment": describe_environment(device),
         }
-        counts, trained = (encode_counts(count_items(events, len(log.vocabulary))) for events in (log.histories, train))
+        counts = encode_counts(count_items(log.histories, len(log.vocabulary)))
         samples = _choose_samples(log, recipe.model.max_length) if isinstance(recipe.model, NetworkRecipe) else []
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)  # not before all else is known to work
         write_whole(self.path / "vocabulary.txt", log.vocabulary.to_bytes())
         write_whole(self.path / "counts.npy", counts)
         if isinstance(recipe.model, NetworkRecipe):
-            write_whole(self.path / "trained.npy", trained)
+            write_whole(self.path / "trained.npy", encode_counts(count_items(train, len(log.vocabulary))))
         write_json(self.path / "samples.json", samples)
         if metadata is not None:
             write_json(self.path / "metadata.json", metadata)
