@@ -24,7 +24,8 @@ from service.errors import KeysUnusable, StartFailed
 from service.key_commands import manage_keys
 from service.key_file import read_keys
 from service.logs import configure_logs
-from service.server import bind, prepare_many, prepare_one
+from service.ports import bind
+from service.server import prepare_many, prepare_one
 from service.settings import PREFIX, Settings, describe_faults
 
 PROGRAM = "nextitem-serve"

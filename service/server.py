@@ -1,7 +1,8 @@
 """uvicorn, in this process for one worker, or supervising several.
 
 Several workers are spawned and set up by NEXTITEM_* variables; each is tied to this process, so that a kill -9 of it
-leaves none behind. They share their metrics through a folder that prometheus_client is told of by the environment.
+leaves none behind. They share their metrics through a folder that prometheus_client is told of by the environment, and
+the port, which each opens for itself (ports.py).
 """
 
 import logging
@@ -25,6 +26,7 @@ from model.contract.manifest import BundleError
 from service.errors import StartFailed
 from service.leash import tie_to_parent
 from service.metrics_folder import METRICS_FOLDER, bury_dead, make_metrics_folder
+from service.ports import listen, share_port
 from service.settings import Settings
 from service.wire import LimitedProtocol
 
@@ -48,25 +50,6 @@ Run = Callable[[str, socket.socket], int]
 """Serves on a socket with the store at a URL until told to stop; the exit status."""
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A socket bound to an address, not listening yet. Raises StartFailed when it cannot be had."""
-    listener = None
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except OSError as error:
-        if listener is not None:
-            listener.close()
-        raise StartFailed(f"cannot listen on {host} port {port}: {error.strerror}") from error
-    except UnicodeError as error:  # an empty or overlong label
-        raise StartFailed(f"cannot listen on {host} port {port}: this is no host name") from error
-    return listener
-
-
 def prepare_one(settings: Settings) -> Run:
     """Load the model into this process. Raises StartFailed."""
     os.environ.pop(METRICS_FOLDER, None)  # one worker keeps its metrics to itself
@@ -83,7 +66,7 @@ def prepare_one(settings: Settings) -> Run:
             app.state.service.health,
             drain_delay_s=settings.drain_delay_s,
         )
-        server.run([_listen(listener)])
+        server.run([listen(listener, backlog=_BACKLOG)])
         return 0
 
     return run
@@ -107,7 +90,7 @@ def prepare_many(settings: Settings) -> Run:
             config = _configure(settings, f"{__name__}:create_worker_app")
             supervisor = _Supervisor(
                 config,
-                _listen(listener),
+                share_port(listener, backlog=_BACKLOG),
                 _announce(settings, listener, words),
                 folder,
                 drain_delay_s=settings.drain_delay_s,
@@ -260,14 +243,6 @@ def _configure(settings: Settings, app: "FastAPI | str") -> uvicorn.Config:
         timeout_graceful_shutdown=DRAIN_LIMIT_S,
         timeout_worker_healthcheck=HEALTHCHECK_S,
     )
-
-
-def _listen(listener: socket.socket) -> socket.socket:
-    try:
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        raise StartFailed(f"cannot listen: {error.strerror}") from error
-    return listener
 
 
 def _announce(settings: Settings, listener: socket.socket, words: str) -> Callable[[], None]:
