@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from model.contract.behaviour import ABSENT
 from model.contract.golden import Golden, examine
-from model.contract.question import OUTPUTS, Answer, Question, decode_answer, encode_question, stack_questions
+from model.contract.question import OUTPUTS, Answer, Question, decode_answers, encode_question, stack_questions
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
@@ -80,8 +80,7 @@ def check_parity(
 
     def answer(questions: Sequence[Question]) -> list[Answer]:
         feed = stack_questions(questions, max_length=max_length, mask_index=vocabulary.mask_index, inputs=inputs)
-        rows = zip(questions, *session.run(OUTPUTS, feed), strict=True)
-        return [decode_answer(vocabulary, indexes, scores, k=question.k) for question, indexes, scores in rows]
+        return decode_answers(vocabulary, questions, *session.run(OUTPUTS, feed))
 
     fault = examine(examples, vocabulary, answer, tolerance=TOLERANCE)
     if fault is not None:

@@ -42,8 +42,10 @@ class Engine:
 
         Raises EngineUnavailable when a run fails or answers nonsense. Releases the GIL while it runs.
         """
+        if len(feed["lengths"]) == 1 or self.provider == CUDA:
+            return self._run(feed)
         groups = cut_by_length(feed["lengths"], run_tokens=self._run_tokens)
-        if len(groups) == 1 or self.provider == CUDA:
+        if len(groups) == 1:
             return self._run(feed)
         parts = [self._run(_pick(feed, rows)) for rows in groups]
         back = np.argsort(np.concatenate(groups))
@@ -54,10 +56,14 @@ class Engine:
             indexes, scores = self._session.run(OUTPUTS, dict(feed))
         if indexes.shape != scores.shape or len(indexes) != len(feed["item_ids"]):
             raise EngineUnavailable("the graph's answer has another shape than its question")
-        kept = scores != -np.inf
-        if not np.isfinite(scores[kept]).all():
-            raise EngineUnavailable("the graph's scores are not finite")
-        if ((indexes[kept] < 1) | (indexes[kept] > self._item_count)).any():
+        if not np.isfinite(scores).all():
+            kept = scores != -np.inf  # what is left out is no answer, whatever stands there
+            if not np.isfinite(scores[kept]).all():
+                raise EngineUnavailable("the graph's scores are not finite")
+            items = indexes[kept]
+        else:
+            items = indexes
+        if items.size and not 1 <= items.min() <= items.max() <= self._item_count:
             raise EngineUnavailable("the graph answers with what is no item")
         return Ranked(indexes, scores)
 

@@ -12,7 +12,7 @@ from model.contract.behaviour import ABSENT
 from model.contract.bundle import Bundle, read_bundle
 from model.contract.golden import Golden, examine
 from model.contract.manifest import BundleError, Manifest
-from model.contract.question import INPUTS, Answer, Question, decode_answer, is_signature, stack_questions
+from model.contract.question import INPUTS, Answer, Question, decode_answers, is_signature, stack_questions
 from model.contract.vocabulary import Vocabulary
 from service.engine import CUDA, Engine, open_engine
 from service.errors import EngineUnavailable, StartFailed
@@ -50,8 +50,7 @@ class LiveModel:
             mask_index=self.vocabulary.mask_index,
             inputs=self.manifest.inputs,
         )
-        rows = zip(questions, *self.engine.rank(feed), strict=True)
-        return [decode_answer(self.vocabulary, indexes, scores, k=question.k) for question, indexes, scores in rows]
+        return decode_answers(self.vocabulary, questions, *self.engine.rank(feed))
 
     def rank_popular(self, question: Question) -> Answer:
         """Answer from the popular list instead; the score is the item's count."""

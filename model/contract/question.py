@@ -1,5 +1,6 @@
 """A question to a graph, from external ids to the graph's inputs, and its answer back. Trainer and server share it."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ def encode_question(
     vocabulary: Vocabulary,
     *,
     history: Iterable[str],
-    exclude: Iterable[str],
+    exclude: Collection[str],
     candidates: Collection[str] | None,
     k: int,
     exclude_history: bool = False,
@@ -56,17 +57,22 @@ def encode_question(
     No candidates (None) mean no restriction, while candidates that are all unknown leave nothing to rank. `events` are
     what came with each item of the history, if the graph wants to know.
     """
-    indexes = vocabulary.encode(history)
-    known = indexes[indexes != UNKNOWN]
-    excluded = vocabulary.encode_known(exclude)
+    told: dict[str, NDArray[Any]] | None = None
+    if events is None:
+        known = vocabulary.encode_known(history)
+    else:
+        indexes = vocabulary.encode(history)
+        known = indexes[indexes != UNKNOWN]
+        told = {name: column[indexes != UNKNOWN] for name, column in encode_events(events, event_types).items()}
+    excluded = vocabulary.encode_known(exclude) if len(exclude) else known[:0]
+    if exclude_history:
+        excluded = np.concatenate([excluded, known]) if len(excluded) else known
     return Question(
         history=known,
-        exclude=np.concatenate([excluded, known]) if exclude_history else excluded,
+        exclude=excluded,
         candidates=None if candidates is None else vocabulary.encode_known(candidates),
         k=min(k, len(vocabulary)),
-        events=None
-        if events is None
-        else {name: told[indexes != UNKNOWN] for name, told in encode_events(events, event_types).items()},
+        events=told,
     )
 
 
@@ -99,11 +105,21 @@ def stack_questions(
     }
 
 
-def decode_answer(vocabulary: Vocabulary, indexes: NDArray[np.int64], scores: NDArray[np.float32], *, k: int) -> Answer:
-    """One row of the graph's output as the first `k` ids and scores, fewer where less was left to rank."""
-    indexes, scores = indexes[:k], scores[:k]
-    kept = scores != -np.inf
-    return Answer(vocabulary.decode(indexes[kept].tolist()), scores[kept].tolist())
+def decode_answers(
+    vocabulary: Vocabulary, questions: Sequence[Question], indexes: NDArray[np.int64], scores: NDArray[np.float32]
+) -> list[Answer]:
+    """The graph's output (B, K) as ids and scores, the first `k` of each question, fewer where less was left to rank."""
+    return [
+        _decode(vocabulary, row[: question.k], of_row[: question.k])
+        for question, row, of_row in zip(questions, indexes.tolist(), scores.tolist(), strict=True)
+    ]
+
+
+def _decode(vocabulary: Vocabulary, indexes: list[int], scores: list[float]) -> Answer:
+    if -math.inf in scores:
+        kept = [place for place, score in enumerate(scores) if score != -math.inf]
+        indexes, scores = [indexes[place] for place in kept], [scores[place] for place in kept]
+    return Answer(vocabulary.decode(indexes), scores)
 
 
 def _restrict(candidates: NDArray[np.int32] | None, mask_index: int) -> NDArray[np.int32] | tuple[int, ...]:

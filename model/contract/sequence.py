@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from model.contract.vocabulary import PAD
+
+
+Row = Sequence[int] | NDArray[np.int32]
+"""The indexes of one row, in order."""
 
 
 class Input(NamedTuple):
@@ -20,18 +24,18 @@ class Input(NamedTuple):
     lengths: NDArray[np.int32]
 
 
-def align_right(rows: Sequence[ArrayLike], *, at_least: int = 1) -> Input:
+def align_right(rows: Sequence[Row], *, at_least: int = 1) -> Input:
     """Stack rows of indexes into (B, T), right-aligned, T being the longest row and never less than `at_least`."""
-    arrays = [np.asarray(row, dtype=np.int32) for row in rows]
-    lengths = np.fromiter((len(array) for array in arrays), dtype=np.int32, count=len(arrays))
-    width = max(at_least, int(lengths.max(initial=0)))
-    item_ids = np.full((len(arrays), width), PAD, dtype=np.int32)
-    if arrays:
-        item_ids[np.arange(width) >= width - lengths[:, None]] = np.concatenate(arrays)
-    return Input(item_ids, lengths)
+    lengths = [len(row) for row in rows]
+    width = max(at_least, *lengths, 0)
+    item_ids = np.full((len(rows), width), PAD, dtype=np.int32)
+    for number, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        if length:
+            item_ids[number, width - length :] = row
+    return Input(item_ids, np.array(lengths, dtype=np.int32))
 
 
-def encode_histories(histories: Sequence[ArrayLike], *, max_length: int, mask_index: int) -> Input:
+def encode_histories(histories: Sequence[Row], *, max_length: int, mask_index: int) -> Input:
     """Turn B histories of item indexes, oldest first, into the input that asks for the next item.
 
     Keeps the newest `max_length` - 1 items of each and appends [mask] (Sun et al. 2019, section 3.6). An empty history
@@ -40,4 +44,11 @@ def encode_histories(histories: Sequence[ArrayLike], *, max_length: int, mask_in
     if max_length < 2:
         raise ValueError("max_length must leave room for one item and [mask]")
     tail = max_length - 1
-    return align_right([np.append(np.asarray(history, dtype=np.int32)[-tail:], mask_index) for history in histories])
+    lengths = [min(len(history), tail) + 1 for history in histories]
+    width = max(1, *lengths, 1)
+    item_ids = np.full((len(histories), width), PAD, dtype=np.int32)
+    for number, (history, length) in enumerate(zip(histories, lengths, strict=True)):
+        if length > 1:
+            item_ids[number, width - length : -1] = history[-tail:]
+    item_ids[:, -1] = mask_index
+    return Input(item_ids, np.array(lengths, dtype=np.int32))

@@ -6,6 +6,8 @@ ties by the lower index breaks them by item id, inside an ONNX graph too.
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,20 +91,18 @@ class Vocabulary:
 
     def encode(self, item_ids: Iterable[str]) -> NDArray[np.int32]:
         """The indexes of ids, in order, UNKNOWN where there is none."""
-        get = self._index.get
-        return np.array([get(item_id, UNKNOWN) for item_id in item_ids], dtype=np.int32)
+        return np.array(list(map(self._index.get, item_ids, repeat(UNKNOWN))), dtype=np.int32)
 
     def encode_known(self, item_ids: Iterable[str]) -> NDArray[np.int32]:
         """The indexes of those ids that have one, in order."""
-        indexes = self.encode(item_ids)
-        known: NDArray[np.int32] = indexes[indexes != UNKNOWN]
-        return known
+        get = self._index.get
+        return np.array([index for item_id in item_ids if (index := get(item_id))], dtype=np.int32)
 
     def decode(self, indexes: Iterable[int]) -> list[str]:
         """The ids of item indexes. Raises VocabularyError for PAD, MASK and anything outside."""
-        ids = []
-        for index in indexes:
-            if not 1 <= index <= len(self._ids):
-                raise VocabularyError(f"index {index} is no item")
-            ids.append(self._ids[index - 1])
-        return ids
+        ids, last = self._ids, len(self._ids)
+        return [ids[index - 1] if 0 < index <= last else _refuse(index) for index in indexes]
+
+
+def _refuse(index: int) -> NoReturn:
+    raise VocabularyError(f"index {index} is no item")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model.contract.behaviour import Events
-from model.contract.question import INPUTS, decode_answer, encode_question, is_signature, stack_questions
+from model.contract.question import INPUTS, decode_answers, encode_question, is_signature, stack_questions
 from model.contract.vocabulary import PAD, Vocabulary
 
 VOCABULARY = Vocabulary(["a", "b", "c", "d"])
@@ -60,14 +60,15 @@ def test_k_is_cut_to_the_catalogue(asked, given_):
 def test_batch_asks_for_the_largest_k():
     """One run serves questions of different k; each row is cut to its own afterwards."""
     assert stack(encode(k=1), encode(k=3))["k"].tolist() == [3]
-    answer = decode_answer(VOCABULARY, np.array([2, 4, 1]), np.array([3.0, 2.0, 1.0], dtype=np.float32), k=1)
-    assert answer == (["b"], [3.0])
+    scores = np.array([[3.0, 2.0, 1.0]] * 2, dtype=np.float32)
+    answers = decode_answers(VOCABULARY, [encode(k=1), encode(k=3)], np.array([[2, 4, 1]] * 2), scores)
+    assert answers == [(["b"], [3.0]), (["b", "d", "a"], [3.0, 2.0, 1.0])]
 
 
 def test_answer_ends_where_nothing_was_left():
     """Places with a score of -inf are no answers."""
-    scores = np.array([3.0, -np.inf, -np.inf], dtype=np.float32)
-    assert decode_answer(VOCABULARY, np.array([2, 0, MASK]), scores, k=3) == (["b"], [3.0])
+    scores = np.array([[3.0, -np.inf, -np.inf]], dtype=np.float32)
+    assert decode_answers(VOCABULARY, [encode(k=3)], np.array([[2, 0, MASK]]), scores) == [(["b"], [3.0])]
 
 
 def test_events_stand_beside_their_items():

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from model.contract.bundle import read_bundle
-from model.contract.question import decode_answer, encode_question, stack_questions
+from model.contract.question import decode_answers, encode_question, stack_questions
 from service.engine import open_engine
 from training.cli import main
 from training.run import Run
@@ -41,7 +41,7 @@ def test_engine_ranks_as_the_evaluation(tmp_path):
         for walk in walks
     ]
     found = engine.rank(stack_questions(questions, max_length=9, mask_index=V + 1))
-    answers = [decode_answer(bundle.vocabulary, *row, k=V) for row in zip(found.indexes, found.scores, strict=True)]
+    answers = decode_answers(bundle.vocabulary, questions, *found)
     ranks = [answer.item_ids.index(walk[-1]) for answer, walk in zip(answers, walks, strict=True)]
     greater, ties = Run.open(run).read_ranks()
     assert not ties.any()
