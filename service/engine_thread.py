@@ -18,13 +18,20 @@ class EngineThread(Executor):
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._owed: Future[Any] | None = None
         threading.Thread(target=self._work, name="engine", daemon=True).start()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run a call after those before it."""
         future: Future[T] = Future()
         self._jobs.put((future, lambda: fn(*args, **kwargs)))
+        self._owed = future
         return future
+
+    @property
+    def idle(self) -> bool:
+        """Whether all calls are done."""
+        return self._owed is None or self._owed.done()
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as Executor has it
         """End the thread after the calls that it has. Never waits."""

@@ -35,9 +35,9 @@ class Health:
     async def report(self) -> tuple[int, Readiness]:
         """The status code and what it means. A ladder that holds is 200, `degraded`."""
         if self.phase != "serving":
-            return 503, Readiness(self.phase, [])
+            return 503, Readiness(status=self.phase, reasons=[])
         if not self._recommender.alive:
-            return 503, Readiness("degraded", ["batcher_stopped"])
+            return 503, Readiness(status="degraded", reasons=["batcher_stopped"])
         reasons = []
         if not await self._ask_store():
             reasons.append("store_unavailable")
@@ -45,7 +45,7 @@ class Health:
             reasons.append("store_not_durable")
         if self._recommender.engine_fails:
             reasons.append("engine_unavailable")
-        return 200, Readiness("degraded" if reasons else "ok", reasons)
+        return 200, Readiness(status="degraded" if reasons else "ok", reasons=reasons)
 
     async def _ask_store(self) -> bool:
         async with self._lock:

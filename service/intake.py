@@ -45,7 +45,8 @@ def take_in(
         except ValidationError as error:
             found = list_faults(error)
             on_rejected(entry.get("type", DEFAULT_TYPE) if isinstance(entry, dict) else None)
-            rejected.append(Rejection(index, found[0].pointer, found[0].code, found[0].detail))
+            first = found[0]
+            rejected.append(Rejection(index=index, pointer=first.pointer, code=first.code, detail=first.detail))
             under = f"/events/{index}" if "events" in document else ""
             faults += (Fault(under + fault.pointer, fault.code, fault.detail) for fault in found)
         else:

@@ -13,24 +13,28 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from concurrent.futures import Executor
 
 import uuid_utils
 
 from model.contract.behaviour import Events
 from model.contract.question import Answer, Question, encode_question
-from service.answers import Degraded, HistoryState, ModelName, RankedItem, Recommendation, Source
+from service.answers import Degraded, HistoryState, Recommendation, Source
 from service.batcher import Batcher, BatcherStopped, Expired, Observers, QueueFull
 from service.breaker import Breaker, ran_out
 from service.draft import Draft, enter
+from service.engine_thread import EngineThread
 from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
 from service.history import History, HistoryStore
 from service.live_model import LiveModel
 from service.metrics import Metrics
+from service.pace import Pace
 from service.schemas import MAX_TIMEOUT_MS, RecommendRequest
 from service.stopwatch import Stopwatch
 from service.times import format_rfc_3339
 
+INLINE_S = 0.004
+"""A run that ends sooner is made on the event loop's own thread: to hand it to another and back takes longer than the loop
+stands still for it, and one request at a time waits for nothing else (docs/experiments.md)."""
 READ_SHARE = 0.4
 """How much of the time left the store may take: enough must remain for an answer without it."""
 STUCK_S = MAX_TIMEOUT_MS / 1000
@@ -50,11 +54,11 @@ class Recommender:
         store: HistoryStore,
         breaker: Breaker,
         metrics: Metrics,
-        executor: Executor,
+        executor: EngineThread,
         max_batch: int,
         max_waiting: int,
     ) -> None:
-        """Take an executor of one thread: the engine's, so that a run does not hold up the event loop."""
+        """Take the engine's thread, where runs are made that would hold up the event loop."""
         self._model = model
         self._store = store
         self._breaker = breaker
@@ -68,6 +72,7 @@ class Recommender:
         )
         # Two batches, as many as are under way.
         self._room_for_many = asyncio.Semaphore(min(2 * max_batch, max_waiting))
+        self._pace = Pace()
         self._failed = False
         self._running_since_s: float | None = None
 
@@ -100,7 +105,7 @@ class Recommender:
     async def recommend(self, ask: RecommendRequest, stopwatch: Stopwatch) -> Recommendation:
         """One answer, in time. Raises HistoryBehind when the history does not get as new as asked for meanwhile."""
         answer = await self._answer(ask, stopwatch)
-        self._metrics.answered(source=answer.source, degraded=answer.degraded)
+        self._metrics.answered(source=answer["source"], degraded=answer["degraded"])
         return answer
 
     async def recommend_many(self, asks: Sequence[RecommendRequest], *, started_s: float) -> list[Recommendation]:
@@ -230,17 +235,22 @@ class Recommender:
             wanted = [(draft, question) for draft, question in askers if draft.wanted]
             if not wanted:
                 return []
-            self._running_since_s = time.perf_counter()
+            self._running_since_s = began_s = time.perf_counter()
             try:
                 answers = model.rank([question for _, question in wanted])
             finally:
                 self._running_since_s = None
+            self._pace.ran(len(wanted), time.perf_counter() - began_s)
             return list(zip((draft for draft, _ in wanted), answers, strict=True))
 
         try:
-            ranked = await asyncio.get_running_loop().run_in_executor(self._executor, run)
+            if self._executor.idle and self._pace.predict_s(len(askers)) < INLINE_S:
+                ranked = run()
+            else:
+                ranked = await asyncio.get_running_loop().run_in_executor(self._executor, run)
         except EngineUnavailable as error:
             self._failed = True
+            self._pace.forget()
             _log.error("The engine failed: popular items are answered instead", extra={"fields": {"why": str(error)}})
             for draft, _ in askers:
                 draft.degraded = "engine_unavailable"
@@ -255,20 +265,22 @@ class Recommender:
             return draft.failure or RuntimeError("a question was not encoded")
         source, ranking = _rank(model, draft, draft.question)
         named = dict.fromkeys([*(draft.ask.items or ()), *(draft.ask.candidate_item_ids or ())])
-        pairs = zip(ranking.item_ids, ranking.scores, strict=True)
-        return Recommendation(
-            recommendation_id=str(uuid_utils.uuid7()),
-            user_id=draft.ask.user_id,
-            items=[RankedItem(item_id, score, rank) for rank, (item_id, score) in enumerate(pairs, start=1)],
-            count=len(ranking.item_ids),
-            requested=draft.ask.k,
-            source=source,
-            degraded=draft.degraded,
-            model=ModelName(model.manifest.name, model.manifest.version),
-            history=None if draft.history is None else _describe(draft.history),
-            unknown_item_ids=[item_id for item_id in named if item_id not in model.vocabulary],
-            took_ms=draft.stopwatch.took_ms(),
-        )
+        return {
+            "recommendation_id": str(uuid_utils.uuid7()),
+            "user_id": draft.ask.user_id,
+            "items": [
+                {"item_id": item_id, "score": score, "rank": rank}
+                for rank, (item_id, score) in enumerate(zip(*ranking, strict=True), start=1)
+            ],
+            "count": len(ranking.item_ids),
+            "requested": draft.ask.k,
+            "source": source,
+            "degraded": draft.degraded,
+            "model": {"name": model.manifest.name, "version": model.manifest.version},
+            "history": None if draft.history is None else _describe(draft.history),
+            "unknown_item_ids": [item_id for item_id in named if item_id not in model.vocabulary],
+            "took_ms": draft.stopwatch.took_ms(),
+        }
 
 
 def _rank(model: LiveModel, draft: Draft, question: Question) -> tuple[Source, Answer]:
@@ -291,4 +303,8 @@ def _recall(draft: Draft) -> Events:
 
 def _describe(history: History) -> HistoryState:
     at_ms = history.last_event_at_ms
-    return HistoryState(history.version, len(history.item_ids), None if at_ms is None else format_rfc_3339(at_ms))
+    return {
+        "version": history.version,
+        "length": len(history.item_ids),
+        "last_event_at": None if at_ms is None else format_rfc_3339(at_ms),
+    }

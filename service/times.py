@@ -2,11 +2,14 @@
 
 import re
 import time
+from functools import lru_cache
 from datetime import UTC, datetime, timedelta
 
 EARLIEST_MS = 946_684_800_000
 """The year 2000: what is older was written in another unit, seconds most likely."""
 MAX_AHEAD_MS = 5 * 60 * 1000
+
+_DAY_MS = 24 * 60 * 60 * 1000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -29,5 +32,13 @@ def parse_rfc_3339(text: str) -> int:
 
 def format_rfc_3339(timestamp_ms: int) -> str:
     """RFC 3339 in UTC, to the millisecond."""
-    moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    day, of_day_ms = divmod(timestamp_ms, _DAY_MS)
+    minutes, of_minute_ms = divmod(of_day_ms, 60_000)
+    hour, minute = divmod(minutes, 60)
+    second, millisecond = divmod(of_minute_ms, 1000)
+    return f"{_format_date(day)}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z"
+
+
+@lru_cache(maxsize=1024)
+def _format_date(day: int) -> str:
+    return (_EPOCH + timedelta(days=day)).date().isoformat()  # what takes long, and is the same for many

@@ -1,5 +1,7 @@
 """POST /events."""
 
+from operator import itemgetter
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -77,16 +79,16 @@ def _count(service: Service, intake: Intake, appended: Appended, *, at_ms: int) 
 
 def _receipt(intake: Intake, appended: Appended, stopwatch: Stopwatch) -> Receipt:
     count = appended.outcomes.count
-    refused = [
-        Rejection(index, *REFUSALS[outcome])
-        for index, outcome in zip(intake.events, appended.outcomes, strict=True)
-        if outcome in REFUSALS
-    ]
+    refused = []
+    for index, outcome in zip(intake.events, appended.outcomes, strict=True):
+        if outcome in REFUSALS:
+            pointer, code, detail = REFUSALS[outcome]
+            refused.append(Rejection(index=index, pointer=pointer, code=code, detail=detail))
     return Receipt(
         accepted=count(Outcome.ACCEPTED) + count(Outcome.LATE),
         duplicates=count(Outcome.DUPLICATE),
         late=count(Outcome.LATE),
-        rejected=sorted([*intake.rejected, *refused], key=lambda rejection: rejection.index),
+        rejected=sorted([*intake.rejected, *refused], key=itemgetter("index")),
         history=appended.versions,
         took_ms=stopwatch.took_ms(),
     )

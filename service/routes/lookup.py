@@ -26,9 +26,16 @@ async def get_history(request: Request, user_id: PathId) -> Response:
     check_user(user_id)
     version, events = await get_service(request).store.export(user_id)
     exported = [
-        ExportedEvent(event.event_id, event.item_id, event.type, event.value, event.timestamp_ms) for event in events
+        ExportedEvent(
+            event_id=event.event_id,
+            item_id=event.item_id,
+            type=event.type,
+            value=event.value,
+            timestamp=event.timestamp_ms,
+        )
+        for event in events
     ]
-    return write(HistoryExport(user_id, version, exported))
+    return write(HistoryExport(user_id=user_id, version=version, events=exported))
 
 
 @router.get(
@@ -44,7 +51,7 @@ async def get_item(request: Request, item_id: PathId) -> Response:
     metadata = get_service(request).model.describe_item(item_id)
     if metadata is None:
         raise NotFound("The model in use knows no such item.")
-    return write(ItemDescription(item_id, metadata))
+    return write(ItemDescription(item_id=item_id, metadata=metadata))
 
 
 @router.get(

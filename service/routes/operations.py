@@ -23,7 +23,7 @@ router = APIRouter(route_class=GuardedRoute)
 )
 async def get_live(_request: Request) -> Response:
     """200 as long as anything is answered at all."""
-    return write(Liveness("ok"))
+    return write(Liveness(status="ok"))
 
 
 @router.get(

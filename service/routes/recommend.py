@@ -53,7 +53,7 @@ async def recommend_batch(request: Request) -> Response:
     asks = (await _read(request, RecommendBatchRequest, max_bytes=BATCH_MAX_BYTES)).requests
     with cancel_on_departure(request):
         answers = await service.recommender.recommend_many(asks, started_s=request.scope["state"]["stopwatch"].started)
-    return write(RecommendationBatch(answers))
+    return write(RecommendationBatch(responses=answers))
 
 
 async def _read(request: Request, schema: type[T], *, max_bytes: int) -> T:
