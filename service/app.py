@@ -1,5 +1,6 @@
 """All the wiring, once."""
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -162,10 +163,13 @@ async def _run(app: FastAPI) -> AsyncIterator[None]:
     service.recommender.start()
     if not service.health.draining:  # told to stop before it began
         service.health.phase = "serving"
+    settling = asyncio.create_task(service.metrics.keep_settled())
     yield
     service.health.drain()
     await service.recommender.close()
     await service.store.close()
+    settling.cancel()
+    service.metrics.settle()
 
 
 def _epoch_seconds(moment: str) -> float | None:

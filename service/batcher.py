@@ -36,7 +36,7 @@ class Expired(Exception):
     """The question's time is over, or will be before it can be answered."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Waiter(Generic[Q, R]):
     question: Q
     answer: asyncio.Future[R]
@@ -46,6 +46,41 @@ class _Waiter(Generic[Q, R]):
     def expire(self) -> None:
         if not self.answer.done():
             self.answer.set_exception(Expired())
+
+
+class _Alarm(Generic[Q, R]):
+    """Expires waiters when their time is over. One timer for all, since nearly all are answered before."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._waiters: set[_Waiter[Q, R]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_s = math.inf
+
+    def watch(self, waiter: _Waiter[Q, R]) -> None:
+        """From now on."""
+        self._waiters.add(waiter)
+        if waiter.expires_s < self._rings_s:
+            self._set(waiter.expires_s)
+
+    def leave(self, waiter: _Waiter[Q, R]) -> None:
+        """Not any more. The timer stays: it rings for nobody then."""
+        self._waiters.discard(waiter)
+
+    def _set(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_s = at_s
+        self._timer = None
+        if at_s < math.inf:
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, at_s - self._clock()), self._ring)
+
+    def _ring(self) -> None:
+        now_s = self._clock()
+        for waiter in self._waiters:
+            if waiter.expires_s <= now_s:
+                waiter.expire()
+        self._set(min((waiter.expires_s for waiter in self._waiters if not waiter.answer.done()), default=math.inf))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +115,7 @@ class Batcher(Generic[Q, R]):
         self._observers = observers or Observers()
         self._clock = clock
         self._waiting: OrderedDict[_Waiter[Q, R], None] = OrderedDict()
+        self._alarm: _Alarm[Q, R] = _Alarm(clock)
         self._recent_s: deque[float] = deque(maxlen=RECENT)
         self._arrived = asyncio.Event()
         self._slots = asyncio.Semaphore(in_flight)
@@ -109,17 +145,15 @@ class Batcher(Generic[Q, R]):
             raise Expired
         if len(self._waiting) >= self._max_waiting:
             raise QueueFull
-        loop = asyncio.get_running_loop()
-        waiter: _Waiter[Q, R] = _Waiter(question, loop.create_future(), now_s, expires_s)
-        alarm = loop.call_later(expires_s - now_s, waiter.expire) if expires_s < math.inf else None
+        waiter: _Waiter[Q, R] = _Waiter(question, asyncio.get_running_loop().create_future(), now_s, expires_s)
+        self._alarm.watch(waiter)
         self._waiting[waiter] = None
         self._observers.on_depth(len(self._waiting))
         self._arrived.set()
         try:
             return await waiter.answer  # cancelling this cancels the future, which marks the waiter as departed
         finally:
-            if alarm is not None:
-                alarm.cancel()
+            self._alarm.leave(waiter)
             if waiter in self._waiting:  # it makes room at once, not only when a batch is taken
                 del self._waiting[waiter]
                 self._observers.on_depth(len(self._waiting))

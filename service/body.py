@@ -17,8 +17,7 @@ BODY_PROBLEMS = (MalformedJson, RequestTimeout, Invalid, BodyTooLarge, Unsupport
 
 async def read_object(request: Request, *, max_bytes: int) -> dict[str, Any]:
     """The JSON object that a request holds. Raises the BadRequest that says why there is none."""
-    _check_media_type(request)
-    content = await _read(request, max_bytes)
+    content = await _read(request, max_bytes, _examine_head(request))
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
@@ -28,20 +27,29 @@ async def read_object(request: Request, *, max_bytes: int) -> dict[str, Any]:
     return document
 
 
-def _check_media_type(request: Request) -> None:
-    declared = request.headers.getlist("content-type")
-    if len(declared) != 1 or "content-encoding" in request.headers:
+def _examine_head(request: Request) -> bytes:
+    """The length that the head declares, if it does. Raises UnsupportedMediaType for all but plain JSON."""
+    media_types, length = [], b""
+    for name, value in request.scope["headers"]:
+        if name == b"content-type":
+            media_types.append(value)
+        elif name == b"content-length":
+            length = value
+        elif name == b"content-encoding":
+            raise UnsupportedMediaType
+    if len(media_types) != 1 or not (media_types[0] == b"application/json" or _is_json(media_types[0])):
         raise UnsupportedMediaType
-    media_type, *parameters = (part.strip().lower() for part in declared[0].split(";"))
-    if media_type != "application/json":
-        raise UnsupportedMediaType
-    if any(parameter not in ("", "charset=utf-8", 'charset="utf-8"') for parameter in parameters):
-        raise UnsupportedMediaType
+    return length
 
 
-async def _read(request: Request, max_bytes: int) -> bytes:
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > max_bytes:
+def _is_json(declared: bytes) -> bool:
+    media_type, *parameters = (part.strip().lower() for part in declared.split(b";"))
+    plain = (b"", b"charset=utf-8", b'charset="utf-8"')
+    return media_type == b"application/json" and all(parameter in plain for parameter in parameters)
+
+
+async def _read(request: Request, max_bytes: int, length: bytes) -> bytes:
+    if length.isdigit() and int(length[:20]) > max_bytes:
         raise BodyTooLarge  # before reading anything
     chunks, size, more = [], 0, True
     while more:
@@ -56,4 +64,4 @@ async def _read(request: Request, max_bytes: int) -> bytes:
         if size > max_bytes:
             raise BodyTooLarge
         more = message.get("more_body", False)
-    return b"".join(chunks)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

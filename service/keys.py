@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, fields
 from typing import Final
 from zlib import crc32
 
@@ -12,35 +11,35 @@ PARTITIONS: Final = 64
 PREFIX: Final = "nextitem:"
 
 
-@dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one user, in the order of KEYS. The braces hold the partition alone: no user id steers the slot."""
+    """The keys of one user, in the order of KEYS. The braces hold the partition alone: no user id steers the slot.
 
-    history: str
-    version: str
-    marks: str
-    order: str
-    log: str
-    erased: str
+    Each is written when it is asked for: who reads a history wants two of them.
+    """
+
+    __slots__ = ("_of_all", "_of_user", "_prefix")
+
+    def __init__(self, user_id: str, prefix: str) -> None:
+        tag = tag_partition(crc32(user_id.encode()) % PARTITIONS)
+        self._prefix, self._of_all, self._of_user = prefix, tag, f"{tag}:{user_id}"
+
+    history = property(lambda self: f"{self._prefix}history:{self._of_user}")
+    version = property(lambda self: f"{self._prefix}version:{self._of_user}")
+    marks = property(lambda self: f"{self._prefix}marks:{self._of_user}")
+    order = property(lambda self: f"{self._prefix}order:{self._of_user}")
+    log = property(lambda self: f"{self._prefix}log:{self._of_all}")
+    erased = property(lambda self: f"{self._prefix}erased:{self._of_all}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(astuple(self))
+        return iter((self.history, self.version, self.marks, self.order, self.log, self.erased))
 
 
-KEY_COUNT: Final = len(fields(Keys))
+KEY_COUNT: Final = 6
 
 
 def name_keys(user_id: str, *, prefix: str = PREFIX) -> Keys:
     """The keys of a user, all in one cluster slot."""
-    tag = tag_partition(crc32(user_id.encode()) % PARTITIONS)
-    return Keys(
-        history=f"{prefix}history:{tag}:{user_id}",
-        version=f"{prefix}version:{tag}:{user_id}",
-        marks=f"{prefix}marks:{tag}:{user_id}",
-        order=f"{prefix}order:{tag}:{user_id}",
-        log=f"{prefix}log:{tag}",
-        erased=f"{prefix}erased:{tag}",
-    )
+    return Keys(user_id, prefix)
 
 
 def tag_partition(number: int) -> str:

@@ -1,13 +1,16 @@
 """Every metric of the service, in one place. Labels come from bounded sets; none holds a user or an item.
 
+What every request counts is settled before it is exposed, and every quarter of a second for the other workers.
+
 With PROMETHEUS_MULTIPROC_DIR set when this module is first imported, several worker processes add up to one exposition.
 """
 
+import asyncio
 import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
@@ -17,6 +20,9 @@ from service.answers import Degraded
 from service.history import ERROR_KINDS, OPERATIONS, ErrorKind, Operation, StoreState
 from service.metrics_folder import METRICS_FOLDER, lock_readers
 from service.stopwatch import STAGES, Stopwatch
+from service.tally import Count, Level, Tally
+
+S = TypeVar("S", Tally, Count, Level)
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -26,6 +32,8 @@ Shed = Literal["queue_full", "requests_full", "events_full"]
 SHED: tuple[Shed, ...] = get_args(Shed)
 RESULTS = ("accepted", "duplicate", "rejected")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE")
+SETTLE_S = 0.25
+"""How far what a worker shows may lag behind what it did; a worker that is killed loses so much of its counts."""
 OTHER = "other"
 UNMATCHED = "unmatched"
 
@@ -70,8 +78,11 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._settled: list[Tally | Count | Level] = []
         # Bound once: to look a series up by its labels takes longer than to count.
-        self._bound = {(path, method, 200): self._requests.labels(path, method, "200") for path, method in routes}
+        self._bound = {
+            (path, method, 200): self._tally(self._requests.labels(path, method, "200")) for path, method in routes
+        }
         stages = Histogram(
             "nextitem_stage_duration_seconds",
             "Time of each answered POST /recommend in each stage, 0 where it skipped one: encode (with reading the "
@@ -80,14 +91,14 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._stages = {stage: stages.labels(stage) for stage in STAGES}
+        self._stages = {stage: self._tally(stages.labels(stage)) for stage in STAGES}
         recommend = Counter(
             "nextitem_recommend_total",
             "Answers by source and model version",
             ("source", "version"),
             registry=registry,
         )
-        self._recommend = {source: recommend.labels(source, model_version) for source in SOURCES}
+        self._recommend = {source: self._count(recommend.labels(source, model_version)) for source in SOURCES}
         fallback = Counter(
             "nextitem_fallback_total",
             "Degraded answers by reason; cold starts are none",
@@ -102,15 +113,20 @@ class Metrics:
             registry=registry,
         )
         self._shed = {reason: shed.labels(reason) for reason in SHED}
-        self._batch_size = Histogram("nextitem_batch_size", "Requests in one batch", buckets=_SIZES, registry=registry)
-        self._queue_depth = Gauge(
+        self._batch_size = self._tally(
+            Histogram("nextitem_batch_size", "Requests in one batch", buckets=_SIZES, registry=registry)
+        )
+        depth = Gauge(
             "nextitem_queue_depth", "Requests that wait for a batch", registry=registry, multiprocess_mode="livesum"
         )
-        self._queue_wait = Histogram(
-            "nextitem_queue_wait_seconds",
-            "How long a request waited for its batch",
-            buckets=_SECONDS,
-            registry=registry,
+        self._queue_depth = self._settling(Level(depth))
+        self._queue_wait = self._tally(
+            Histogram(
+                "nextitem_queue_wait_seconds",
+                "How long a request waited for its batch",
+                buckets=_SECONDS,
+                registry=registry,
+            )
         )
         events = Counter(
             "nextitem_events_total",
@@ -119,28 +135,32 @@ class Metrics:
             registry=registry,
         )
         self._events = {
-            (event_type, result): events.labels(event_type, result)
+            (event_type, result): self._count(events.labels(event_type, result))
             for event_type in (*self._event_types, OTHER)
             for result in RESULTS
         }
         self._late = Counter(
             "nextitem_events_late_total", "Accepted events too old for the remembered history", registry=registry
         )
-        self._lag = Histogram(
-            "nextitem_event_lag_seconds",
-            "From an event's timestamp to its acceptance; 0 for clocks that are ahead",
-            buckets=_LAGS,
-            registry=registry,
+        self._lag = self._tally(
+            Histogram(
+                "nextitem_event_lag_seconds",
+                "From an event's timestamp to its acceptance; 0 for clocks that are ahead",
+                buckets=_LAGS,
+                registry=registry,
+            )
         )
-        self._unknown = Counter(
-            "nextitem_unknown_items_total",
-            "Items that the model does not know, each time that an event, a history or a request names one",
-            registry=registry,
+        self._unknown = self._count(
+            Counter(
+                "nextitem_unknown_items_total",
+                "Items that the model does not know, each time that an event, a history or a request names one",
+                registry=registry,
+            )
         )
         store = Histogram(
             "nextitem_store_duration_seconds", "Calls to the store", ("op",), buckets=_SECONDS, registry=registry
         )
-        self._store = {op: store.labels(op) for op in OPERATIONS}
+        self._store = {op: self._tally(store.labels(op)) for op in OPERATIONS}
         errors = Counter("nextitem_store_errors_total", "Failed calls to the store", ("kind",), registry=registry)
         self._store_errors = {kind: errors.labels(kind) for kind in ERROR_KINDS}
         self._store_durable = Gauge(
@@ -182,8 +202,9 @@ class Metrics:
         series = self._bound.get((route, method, code))
         if series is None:
             template = route if route in self._routes else UNMATCHED
-            series = self._requests.labels(template, method if method in METHODS else OTHER, str(code))
-        series.observe(seconds)
+            self._requests.labels(template, method if method in METHODS else OTHER, str(code)).observe(seconds)
+        else:
+            series.observe(seconds)
         if staged:
             for stage, histogram in self._stages.items():
                 histogram.observe(stopwatch.laps.get(stage, 0.0))
@@ -247,8 +268,29 @@ class Metrics:
         if trained_at_s is not None:
             self._trained.set(trained_at_s)
 
+    def settle(self) -> None:
+        """Hand what was counted to where it is exposed from. On the thread that counts."""
+        for series in self._settled:
+            series.settle()
+
+    async def keep_settled(self) -> None:
+        """Settle every SETTLE_S seconds, since another worker may be asked for all."""
+        while True:
+            await asyncio.sleep(SETTLE_S)
+            self.settle()
+
+    def _tally(self, histogram: Histogram) -> Tally:
+        return self._settling(Tally(histogram))
+
+    def _count(self, counter: Counter) -> Count:
+        return self._settling(Count(counter))
+
+    def _settling(self, series: S) -> S:
+        self._settled.append(series)
+        return series
+
     def expose(self) -> bytes:
-        """All metrics in Prometheus' text format, those of the other workers included."""
+        """All metrics in Prometheus' text format, those of the other workers included, as they were last settled."""
         folder = os.environ.get(METRICS_FOLDER)
         if folder is None:
             return generate_latest(self._registry)

@@ -50,6 +50,7 @@ async def get_metrics(request: Request) -> Response:
     """Prometheus' text format."""
     service = get_service(request)
     await service.store_watch.refresh()
+    service.metrics.settle()
     # In a thread: with several workers this reads files.
     content = await asyncio.to_thread(service.metrics.expose)
     return Response(content, media_type=CONTENT_TYPE)

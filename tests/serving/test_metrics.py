@@ -43,6 +43,7 @@ def metrics():
 
 def read(metrics):
     """Kinds by name, and values by sample."""
+    metrics.settle()
     lines = metrics.expose().decode().splitlines()
     kinds = {line.split()[2]: line.split()[3] for line in lines if line.startswith("# TYPE")}
     samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))

@@ -20,6 +20,7 @@ metrics.queue_changed(3)
 for number in range(10):
     metrics.event_handled(event_type="view", result="accepted")
     metrics.request_ended(route="/model", method="GET", code=200, stopwatch=Stopwatch())
+metrics.settle()
 print(os.getpid(), flush=True)
 """
 READER = """

@@ -28,6 +28,7 @@ def count_stages(code, stages):
     for stage in stages:
         stopwatch.lap(stage)
     metrics.request_ended(route="/recommend", method="POST", code=code, stopwatch=stopwatch)
+    metrics.settle()
     samples = dict(line.rsplit(" ", 1) for line in metrics.expose().decode().splitlines() if line[0] != "#")
     name, request = "nextitem_stage_duration_seconds", "nextitem_http_request_duration_seconds_sum"
     counts = [float(samples[f'{name}_count{{stage="{stage}"}}']) for stage in STAGES]
