@@ -117,71 +117,97 @@ class Batcher(Generic[Q, R]):
         self._waiting: OrderedDict[_Waiter[Q, R], None] = OrderedDict()
         self._alarm: _Alarm[Q, R] = _Alarm(clock)
         self._recent_s: deque[float] = deque(maxlen=RECENT)
-        self._arrived = asyncio.Event()
-        self._slots = asyncio.Semaphore(in_flight)
+        self._in_flight = in_flight
         self._serving: set[asyncio.Task[None]] = set()
-        self._collector: asyncio.Task[None] | None = None
+        self._dispatching = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False
 
     @property
     def alive(self) -> bool:
         """Whether questions are taken: started, neither closed nor dead."""
-        return self._collector is not None and not self._collector.done() and not self._closing
+        return self._loop is not None and not self._closing
 
     def start(self) -> None:
         """Begin to take questions, on the running loop."""
-        self._collector = asyncio.create_task(self._collect(), name="batcher")
-        self._collector.add_done_callback(self._collector_ended)
+        self._loop = asyncio.get_running_loop()
 
     async def submit(self, question: Q, *, expires_s: float = math.inf) -> R:
         """The answer to one question, until `expires_s` of the clock.
 
         Raises what `process` gives or raises for it, Expired, QueueFull or BatcherStopped.
         """
-        if not self.alive:
+        waiter = self._enqueue(question, expires_s)
+        try:
+            return await waiter.answer  # cancelling this cancels the future, which marks the waiter as departed
+        finally:
+            self._forget(waiter)
+
+    async def submit_many(self, questions: Iterable[tuple[Q, float]]) -> list[R | Exception]:
+        """The answers to questions that each expire at a time of the clock, in order, or what `submit` would raise."""
+        waiters: list[_Waiter[Q, R] | Exception] = []
+        for question, expires_s in questions:
+            try:
+                waiters.append(self._enqueue(question, expires_s))
+            except (Expired, QueueFull, BatcherStopped) as refusal:
+                waiters.append(refusal)
+        asked = [waiter for waiter in waiters if isinstance(waiter, _Waiter)]
+        try:
+            if asked:
+                await asyncio.wait([waiter.answer for waiter in asked])
+        finally:
+            for waiter in asked:
+                waiter.answer.cancel()  # if they are not done, whoever asked has left
+                self._forget(waiter)
+        return [
+            waiter if isinstance(waiter, Exception) else waiter.answer.exception() or waiter.answer.result()
+            for waiter in waiters
+        ]
+
+    async def close(self) -> None:
+        """Refuse new questions, answer those that wait, then stop."""
+        self._closing = True
+        self._dispatch()
+        while self._serving:
+            await asyncio.wait(self._serving)
+
+    def _enqueue(self, question: Q, expires_s: float) -> _Waiter[Q, R]:
+        if self._loop is None or self._closing:
             raise BatcherStopped
         now_s = self._clock()
         if expires_s <= now_s:
             raise Expired
         if len(self._waiting) >= self._max_waiting:
             raise QueueFull
-        waiter: _Waiter[Q, R] = _Waiter(question, asyncio.get_running_loop().create_future(), now_s, expires_s)
+        waiter: _Waiter[Q, R] = _Waiter(question, self._loop.create_future(), now_s, expires_s)
         self._alarm.watch(waiter)
         self._waiting[waiter] = None
         self._observers.on_depth(len(self._waiting))
-        self._arrived.set()
-        try:
-            return await waiter.answer  # cancelling this cancels the future, which marks the waiter as departed
-        finally:
-            self._alarm.leave(waiter)
-            if waiter in self._waiting:  # it makes room at once, not only when a batch is taken
-                del self._waiting[waiter]
-                self._observers.on_depth(len(self._waiting))
+        if not self._dispatching and len(self._serving) < self._in_flight:
+            self._dispatching = True
+            self._loop.call_soon(self._dispatch)  # so that those who ask in the same turn of the loop go together
+        return waiter
 
-    async def close(self) -> None:
-        """Refuse new questions, answer those that wait, then stop."""
-        self._closing = True
-        self._arrived.set()
-        if self._collector is not None:
-            await asyncio.wait([self._collector])
-        while self._serving:
-            await asyncio.wait(self._serving)
+    def _forget(self, waiter: _Waiter[Q, R]) -> None:
+        self._alarm.leave(waiter)
+        if waiter in self._waiting:  # it makes room at once, not only when a batch is taken
+            del self._waiting[waiter]
+            self._observers.on_depth(len(self._waiting))
 
-    async def _collect(self) -> None:
-        while self._waiting or not self._closing:
-            await self._arrived.wait()
-            await self._slots.acquire()
+    def _dispatch(self) -> None:
+        """Send batches on their way, as many as may be."""
+        self._dispatching = False
+        while self._waiting and len(self._serving) < self._in_flight:
             batch = self._take()
             if not batch:  # all departed meanwhile
                 self._observers.on_depth(0)
-                self._slots.release()
                 continue
             try:
                 self._tell(batch)
                 task = asyncio.create_task(self._serve(batch))
-            except BaseException:
-                _fail(batch)  # they wait in no queue any more
-                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait in vain
+                self._die(batch, error)
+                return
             self._serving.add(task)
             task.add_done_callback(self._served)
 
@@ -201,8 +227,6 @@ class Batcher(Generic[Q, R]):
             batch, hopeless = hopeless[-self._max_batch :], hopeless[: -self._max_batch]
         for waiter in hopeless:
             waiter.expire()
-        if not self._waiting and not self._closing:
-            self._arrived.clear()
         return batch
 
     def _tell(self, batch: list[_Waiter[Q, R]]) -> None:
@@ -238,13 +262,13 @@ class Batcher(Generic[Q, R]):
 
     def _served(self, task: asyncio.Task[None]) -> None:
         self._serving.discard(task)
-        self._slots.release()
+        if self._waiting:
+            self._dispatch()
 
-    def _collector_ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if task.cancelled() or error is not None:
-            _log.critical("The batcher's task died: no question will be answered by the model", exc_info=error)
-        _fail(self._waiting)
+    def _die(self, batch: Iterable[_Waiter[Q, R]], error: Exception) -> None:
+        self._closing = True
+        _log.critical("The batcher died: no question will be answered by the model", exc_info=error)
+        _fail([*batch, *self._waiting])  # the batch waits in no queue any more
         self._waiting.clear()
 
 

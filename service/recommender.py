@@ -70,8 +70,8 @@ class Recommender:
             max_waiting=max_waiting,
             observers=Observers(on_batch=metrics.batch_started, on_wait=metrics.waited, on_depth=metrics.queue_changed),
         )
-        # Two batches, as many as are under way.
-        self._room_for_many = asyncio.Semaphore(min(2 * max_batch, max_waiting))
+        self._portion = min(max_batch, max_waiting)
+        self._room_for_portions = asyncio.Semaphore(2)  # as many as batches are under way
         self._pace = Pace()
         self._failed = False
         self._running_since_s: float | None = None
@@ -111,41 +111,68 @@ class Recommender:
     async def recommend_many(self, asks: Sequence[RecommendRequest], *, started_s: float) -> list[Recommendation]:
         """An answer to each, in order; their time began at `started_s`. Raises HistoryBehind when one does.
 
-        They take turns, so that many do not fill the queue for others.
+        They take turns in portions, so that many do not fill the queue for others.
         """
-
-        async def answer(ask: RecommendRequest) -> Recommendation:
-            async with self._room_for_many:
-                return await self.recommend(ask, Stopwatch(started_s))
-
+        drafts = [Draft(ask, Stopwatch(started_s)) for ask in asks]
+        portions = [drafts[start : start + self._portion] for start in range(0, len(drafts), self._portion)]
         try:
             async with asyncio.TaskGroup() as group:
-                answers = [group.create_task(answer(ask)) for ask in asks]
+                answers = [group.create_task(self._answer_portion(portion)) for portion in portions]
         except* HistoryBehind as behind:
             raise behind.exceptions[0] from None
-        return [task.result() for task in answers]
+        return [answer for task in answers for answer in task.result()]
+
+    async def _answer_portion(self, drafts: Sequence[Draft]) -> list[Recommendation]:
+        outcomes: Sequence[Recommendation | Exception]
+        try:
+            if self._stuck:
+                outcomes = await self._answer_without_engine(drafts)
+            else:
+                async with self._room_for_portions:
+                    outcomes = await self._batcher.submit_many((draft, draft.expires_s) for draft in drafts)
+        finally:
+            for draft in drafts:
+                draft.abandoned = True
+        answers = []
+        for draft, outcome in zip(drafts, outcomes, strict=True):
+            if isinstance(outcome, HistoryBehind):
+                answer = await self._answer(draft.ask, draft.stopwatch)  # again, as long as there is time
+            elif isinstance(outcome, Exception):
+                answer = await self._mend(draft, outcome)
+            else:
+                answer = outcome
+            self._metrics.answered(source=answer["source"], degraded=answer["degraded"])
+            answers.append(answer)
+        return answers
 
     async def _answer(self, ask: RecommendRequest, stopwatch: Stopwatch) -> Recommendation:
         while True:
             draft = Draft(ask, stopwatch)
             try:
-                if self._stuck or not self.alive:
-                    return await self._answer_without_engine(draft)
+                if self._stuck:
+                    return (await self._answer_without_engine([draft]))[0]
                 return await self._batcher.submit(draft, expires_s=draft.expires_s)
             except HistoryBehind:
                 if draft.left_s <= VERSION_PAUSE_S:
                     raise
                 await asyncio.sleep(VERSION_PAUSE_S)
                 stopwatch.lap("history")  # it is the history that is waited for, not the engine
-            except Expired:
-                return self._fall_back(draft, "deadline")
-            except QueueFull:
-                self._metrics.shed("queue_full")
-                return self._fall_back(draft, "overloaded")
-            except BatcherStopped:
-                return await self._answer_without_engine(draft)
+            except (Expired, QueueFull, BatcherStopped) as refusal:
+                return await self._mend(draft, refusal)
             finally:
                 draft.abandoned = True
+
+    async def _mend(self, draft: Draft, outcome: Exception) -> Recommendation:
+        """What is answered when the batcher gives no answer. Raises what no answer helps against."""
+        match outcome:
+            case Expired():
+                return self._fall_back(draft, "deadline")
+            case QueueFull():
+                self._metrics.shed("queue_full")
+                return self._fall_back(draft, "overloaded")
+            case BatcherStopped():
+                return (await self._answer_without_engine([draft]))[0]
+        raise outcome
 
     async def _answer_batch(self, drafts: Sequence[Draft]) -> Sequence[Recommendation | Exception]:
         model = self._model  # one reference for the whole batch, whatever replaces it meanwhile
@@ -159,10 +186,10 @@ class Recommender:
         enter(drafts, "respond")
         return [self._respond(model, draft) if draft.wanted else Expired() for draft in drafts]
 
-    async def _answer_without_engine(self, draft: Draft) -> Recommendation:
-        enter([draft], "history")
-        await self._read_histories([draft])
-        return self._fall_back(draft, "engine_unavailable")
+    async def _answer_without_engine(self, drafts: Sequence[Draft]) -> list[Recommendation]:
+        enter(drafts, "history")
+        await self._read_histories(drafts)
+        return [self._fall_back(draft, "engine_unavailable") for draft in drafts]
 
     def _fall_back(self, draft: Draft, reason: Degraded) -> Recommendation:
         """Answer at once from what the draft has so far. Raises HistoryBehind when that is not what was asked for."""

@@ -13,6 +13,7 @@ import pytest
 from model.contract.question import encode_question
 from model.contract.sessions import Sessions
 from service.embedded import EmbeddedStore
+from service.batcher import Observers
 from service.engine import Ranked
 from service.server import _Announced, _configure
 from service.wire import DEPARTURE, Departure
@@ -208,12 +209,12 @@ def test_dead_batcher_turns_readiness_red_and_answers_are_popular(make_client, u
     """Without its batcher the service is not ready, says why, and still answers from the ladder."""
     client = make_client()
 
-    async def kill():
-        client.service.recommender._batcher._collector.cancel()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+    def fail(_size):
+        raise ZeroDivisionError
 
-    client.run(kill())
+    client.service.recommender._batcher._observers = Observers(on_batch=fail)
+    answer = client.recommend(user_id=user, items=["i01"])
+    assert (answer["source"], answer["degraded"]) == ("popular", "engine_unavailable")
     ready = client.get("/health/ready")
     assert (ready.status_code, ready.json()) == (503, {"status": "degraded", "reasons": ["batcher_stopped"]})
     answer = client.recommend(user_id=user, items=["i01"])
