@@ -3,9 +3,13 @@
 Objects of classes would take six times as long to make and to write (docs/experiments.md).
 """
 
-from typing import Any, Literal
+from typing import (
+    Any,
+    Literal,
+    NotRequired,  # pydantic reads typing's own from Python 3.12 on only
+)
 
-from typing_extensions import NotRequired, TypedDict  # pydantic reads typing's own from Python 3.12 on only
+from typing_extensions import TypedDict
 
 Degraded = Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"]
 Source = Literal["model", "neighbours", "popular"]

@@ -47,6 +47,13 @@ class _Waiter(Generic[Q, R]):
         if not self.answer.done():
             self.answer.set_exception(Expired())
 
+    @property
+    def outcome(self) -> R | Exception:
+        try:
+            return self.answer.result()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            return error
+
 
 class _Alarm(Generic[Q, R]):
     """Expires waiters when their time is over. One timer for all, since nearly all are answered before."""
@@ -159,10 +166,7 @@ class Batcher(Generic[Q, R]):
             for waiter in asked:
                 waiter.answer.cancel()  # if they are not done, whoever asked has left
                 self._forget(waiter)
-        return [
-            waiter if isinstance(waiter, Exception) else waiter.answer.exception() or waiter.answer.result()
-            for waiter in waiters
-        ]
+        return [waiter if isinstance(waiter, Exception) else waiter.outcome for waiter in waiters]
 
     async def close(self) -> None:
         """Refuse new questions, answer those that wait, then stop."""

@@ -22,6 +22,7 @@ from service.answers import Degraded, HistoryState, Recommendation, Source
 from service.batcher import Batcher, BatcherStopped, Expired, Observers, QueueFull
 from service.breaker import Breaker, ran_out
 from service.draft import Draft, enter
+from service.engine import CUDA
 from service.engine_thread import EngineThread
 from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
 from service.history import History, HistoryStore
@@ -33,8 +34,8 @@ from service.stopwatch import Stopwatch
 from service.times import format_rfc_3339
 
 INLINE_S = 0.004
-"""A run that ends sooner is made on the event loop's own thread: to hand it to another and back takes longer than the loop
-stands still for it, and one request at a time waits for nothing else (docs/experiments.md)."""
+"""A run on a CPU that ends sooner is made on the event loop's own thread: to hand it to another and back costs a sixth
+of an answer, and the loop has little else to do meanwhile (docs/experiments.md)."""
 READ_SHARE = 0.4
 """How much of the time left the store may take: enough must remain for an answer without it."""
 STUCK_S = MAX_TIMEOUT_MS / 1000
@@ -271,7 +272,8 @@ class Recommender:
             return list(zip((draft for draft, _ in wanted), answers, strict=True))
 
         try:
-            if self._executor.idle and self._pace.predict_s(len(askers)) < INLINE_S:
+            short = model.engine.provider != CUDA and self._pace.predict_s(len(askers)) < INLINE_S
+            if short and self._executor.idle:
                 ranked = run()
             else:
                 ranked = await asyncio.get_running_loop().run_in_executor(self._executor, run)

@@ -53,7 +53,10 @@ class RecommendRequest(BaseModel):
     )
     k: int = Field(default=10, ge=1, le=MAX_K, description="how many items to answer")
     exclude_seen: bool = Field(default=True, description="leave out every item of the whole remembered history")
-    exclude_item_ids: Listed = Field(default=[], description="items never to answer")
+    exclude_item_ids: Listed = Field(
+        default=(),  # type: ignore[arg-type]  # a list would be copied for every request
+        description="items never to answer",
+    )
     candidate_item_ids: Candidates | None = Field(default=None, description="the only items to answer: a re-ranking")
     min_history_version: int | None = Field(
         default=None, ge=0, description="answer only from a history at least this new, or 409; needs `user_id`"

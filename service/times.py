@@ -2,8 +2,8 @@
 
 import re
 import time
-from functools import lru_cache
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 EARLIEST_MS = 946_684_800_000
 """The year 2000: what is older was written in another unit, seconds most likely."""

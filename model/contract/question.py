@@ -108,7 +108,7 @@ def stack_questions(
 def decode_answers(
     vocabulary: Vocabulary, questions: Sequence[Question], indexes: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> list[Answer]:
-    """The graph's output (B, K) as ids and scores, the first `k` of each question, fewer where less was left to rank."""
+    """The graph's output (B, K) as ids and scores: the first `k` of each question, fewer where less was left."""
     return [
         _decode(vocabulary, row[: question.k], of_row[: question.k])
         for question, row, of_row in zip(questions, indexes.tolist(), scores.tolist(), strict=True)

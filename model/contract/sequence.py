@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from model.contract.vocabulary import PAD
 
-
 Row = Sequence[int] | NDArray[np.int32]
 """The indexes of one row, in order."""
 

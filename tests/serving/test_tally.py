@@ -1,7 +1,5 @@
 """Tallies: settled, prometheus_client shows what it would have counted itself."""
 
-import random
-
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -13,7 +11,7 @@ BOUNDS = (0.5, 1.0, 2.0)
 @pytest.mark.parametrize("settled_after", [1, 7, 1000])
 def test_a_settled_tally_is_what_the_histogram_would_have_observed(settled_after):
     """Bounds included, whenever it is settled, also twice."""
-    values = [0.0, *BOUNDS, 0.50001, 3.0, *(random.Random(1).uniform(0, 3) for _ in range(200))]
+    values = [0.0, *BOUNDS, 0.50001, 3.0, *(number / 67 for number in range(200))]
     shown = []
     for tallied in (False, True):
         registry = CollectorRegistry()

@@ -12,8 +12,8 @@ import pytest
 
 from model.contract.question import encode_question
 from model.contract.sessions import Sessions
-from service.embedded import EmbeddedStore
 from service.batcher import Observers
+from service.embedded import EmbeddedStore
 from service.engine import Ranked
 from service.server import _Announced, _configure
 from service.wire import DEPARTURE, Departure
