@@ -6,6 +6,9 @@ import sys
 
 from service.errors import StartFailed
 
+DOORS = 4
+"""A worker's own sockets beside the one for all, which gets a ninth of two workers' connections with four."""
+
 
 def bind(host: str, port: int) -> socket.socket:
     """A socket bound to an address, not listening yet. Raises StartFailed when it cannot be had."""
@@ -35,20 +38,22 @@ def listen(listener: socket.socket, *, backlog: int) -> socket.socket:
     return listener
 
 
-def share_port(listener: socket.socket, *, backlog: int) -> socket.socket:
+def share_port(listener: socket.socket, *, backlog: int) -> list[socket.socket]:
     """What to hand to worker processes in place of a bound socket, which stays open. Raises StartFailed.
 
-    On Linux each of them opens a socket of its own, and the kernel deals connections out by their addresses. From one
-    socket for all, idle workers take them as they wake: all sixteen of a benchmark went to the same one.
+    From one socket for all, idle workers take connections as they wake: all sixteen of a benchmark went to one worker.
+    So on Linux each worker opens the port some times more for itself, and the kernel deals connections out by their
+    addresses. The socket for all remains one among these, where connections wait while no worker lives.
     """
+    shared = listen(listener, backlog=backlog)
     if not sys.platform.startswith("linux"):
-        return listen(listener, backlog=backlog)  # elsewhere the last to open a port gets everything
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    return _Door(listener.family, listener.type, listener.proto, os.dup(listener.fileno()))
+        return [shared]  # elsewhere the last to open a port gets everything
+    shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    return [shared, *(_Door(shared.family, shared.type, shared.proto, os.dup(shared.fileno())) for _ in range(DOORS))]
 
 
 class _Door(socket.socket):
-    """A bound socket that is opened anew, listening, in every process that it is sent to. It never listens itself."""
+    """A socket that is opened anew, on the same port, in every process that it is sent to."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _open, (self.family, self.getsockname())

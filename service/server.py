@@ -175,13 +175,13 @@ class _Supervisor(Multiprocess):
     def __init__(
         self,
         config: uvicorn.Config,
-        listener: socket.socket,
+        listeners: list[socket.socket],
         announce: Callable[[], None],
         metrics_folder: Path,
         *,
         drain_delay_s: float,
     ) -> None:
-        super().__init__(config, [listener])
+        super().__init__(config, listeners)
         self._announce: Callable[[], None] | None = announce
         self._metrics_folder = metrics_folder
         self._drain_delay_s = drain_delay_s

@@ -18,6 +18,16 @@ from service.leash import POLL_S
 from service.metrics_folder import PREFIX
 from service.server import HEALTHCHECK_S
 
+COUNTED = 'nextitem_recommend_total{{source="model",version="20261121T101500-tiny"}} {}.0'
+
+
+def await_metrics(process, *lines):
+    """Wait until both workers have settled what they counted."""
+    deadline = time.monotonic() + 20
+    while not all(line in httpx.get(f"{process.url}/metrics").text for line in lines):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
 
 def run_to_end(*arguments, **environment):
     """Status and stderr of a start that is expected to fail."""
@@ -151,6 +161,7 @@ def test_killed_worker_is_replaced(start_process, wait_until_gone):
     asked = 10
     for _ in range(asked):
         assert httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}).status_code == 200
+    await_metrics(process, COUNTED.format(asked))  # a kill loses what is not settled
     before = process.family()
     commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in before}
     worker = next(pid for pid, command in commands.items() if "spawn_main" in command)
@@ -161,8 +172,7 @@ def test_killed_worker_is_replaced(start_process, wait_until_gone):
         time.sleep(0.1)
     assert process.family() - before
     assert httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}).status_code == 200
-    text = httpx.get(f"{process.url}/metrics").text
-    assert f'nextitem_recommend_total{{source="model",version="20261121T101500-tiny"}} {asked + 1}.0' in text
+    await_metrics(process, COUNTED.format(asked + 1))
     assert not [file for file in process.metrics_files() if file.stem.endswith(f"_{worker}")]
     process.signal(signal.SIGTERM)
     assert process.wait() == 0
@@ -213,9 +223,10 @@ def test_metrics_of_two_workers_add_up(start_process):
     for thread in threads:
         thread.join()
     httpx.post(f"{process.url}/events", json={"user_id": "u", "item_id": "i01"})
+    await_metrics(process, COUNTED.format(40), 'nextitem_events_total{result="accepted",type="view"} 1.0')
     for _ in range(3):
         text = httpx.get(f"{process.url}/metrics").text
-        assert 'nextitem_recommend_total{source="model",version="20261121T101500-tiny"} 40.0' in text
+        assert COUNTED.format(40) in text
         assert 'nextitem_events_total{result="accepted",type="view"} 1.0' in text
         assert 'nextitem_events_total{result="accepted",type="cart"} 0.0' in text
         assert re.findall(r"nextitem_model_info\{.*\} (.*)", text) == ["1.0"]
