@@ -31,6 +31,7 @@ OTHERS = {
     "docs": "true",
     "workers": "3",
     "provider": "cuda",
+    "cuda_graphs": "off",
     "threads": "2",
     "max_batch": "64",
     "max_queue": "7",
