@@ -1,8 +1,8 @@
 """Runs of a graph at few fixed shapes, from and into memory that stays where it is: what CUDA graphs want.
 
-A captured graph repeats the same work at the same addresses, launched as one: for a network this small most of a run on
-a GPU is launching its operators one by one. So the inputs of every shape are copied to where they always are, and what
-is read by the launching CPU, `k` among it, is the same in all runs of a shape.
+A captured graph repeats the same work at the same addresses, launched as one and not operator by operator. So the
+inputs of every shape are copied to where they always are, and what is read by the launching CPU, as k is, is the same
+in all runs of a shape. Why so, and that nobody has measured it: docs/decisions/0012-a-gpu-runs-few-shapes.md.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -134,7 +134,8 @@ def _capture(
         session.disable_fallback()
         tried = "a run fails"
         bound = BoundRuns(session, buckets, inputs=inputs, device="cuda")
-        bound.prove(plain.rank, item_count=item_count, inputs=inputs, tolerance=CUDA_TOLERANCE)
+        # Each of two answers may lie so far from the true one.
+        bound.prove(plain.rank, item_count=item_count, inputs=inputs, tolerance=2 * CUDA_TOLERANCE)
     except Exception as error:  # noqa: BLE001 - its exceptions share no other base
         _log.warning(
             "No CUDA graphs: %s (%s). Runs are launched operator by operator, which is slower; "

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -267,18 +266,26 @@ def test_on_a_cpu_nothing_is_bound(bundle):
     assert engine._bound is None
 
 
-@pytest.mark.skipif(CUDA in onnxruntime.get_available_providers(), reason="CUDAExecutionProvider is available")
-def test_where_nothing_can_be_captured_one_line_says_so(bundle, plain, caplog):
-    """Without CUDA nothing can be captured, and the engine stays as it is: settled while loading, not in a request."""
+@pytest.fixture(scope="module")
+def has_gpu(bundle):
+    """Whether ONNX Runtime uses a GPU here; that its package knows CUDA does not say so."""
+    return open_engine(bundle.network, item_count=20, provider="auto", threads=1).provider == CUDA
+
+
+def test_where_nothing_can_be_captured_one_line_says_so(bundle, plain, has_gpu, caplog):
+    """Without a GPU nothing can be captured, and the engine stays as it is: settled while loading, not in a request."""
+    if has_gpu:
+        pytest.skip("CUDAExecutionProvider is available")
     given = {"threads": 1, "item_count": 20, "inputs": INPUTS, "buckets": SMALL}
     assert _capture(bundle.network, plain, **given) is None
     [line] = caplog.messages
-    assert line.startswith("No CUDA graphs: ONNX Runtime refuses this network")
+    assert line.startswith("No CUDA graphs: ")
 
 
-@pytest.mark.skipif(CUDA not in onnxruntime.get_available_providers(), reason="CUDAExecutionProvider not available")
-def test_runs_are_captured_on_a_gpu(bundle, plain):
+def test_runs_are_captured_on_a_gpu(bundle, plain, has_gpu):
     """On a GPU the bundle's network is captured in every shape, and what is repeated answers as the CPU does."""
+    if not has_gpu:
+        pytest.skip("CUDAExecutionProvider not available")
     buckets = list_buckets(max_batch=8, max_length=bundle.manifest.max_length, item_count=20)
     engine = open_engine(bundle.network, item_count=20, provider="cuda", threads=1, buckets=buckets)
     assert engine._bound is not None
