@@ -115,6 +115,7 @@ def test_empty_variable_is_an_absent_one(monkeypatch):
         ({"max_batch": "0"}, "--max-batch (NEXTITEM_MAX_BATCH)"),
         ({"history_length": "0"}, "--history-length (NEXTITEM_HISTORY_LENGTH)"),
         ({"provider": "gpu"}, "--provider (NEXTITEM_PROVIDER)"),
+        ({"cuda_graphs": "on"}, "--cuda-graphs (NEXTITEM_CUDA_GRAPHS)"),
         ({"log_level": "loud"}, "--log-level (NEXTITEM_LOG_LEVEL)"),
         ({"redis_url": "localhost:6379"}, "must begin with redis://"),
         ({"redis_password_file": "f"}, "redis_password_file needs redis_url"),
