@@ -5,7 +5,9 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
+from typing import NamedTuple
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -17,6 +19,7 @@ from uvicorn.config import STARTUP_FAILURE
 from service.admission import Admission
 from service.breaker import Breaker
 from service.connection import connect
+from service.engine import may_use_gpu
 from service.engine_thread import EngineThread
 from service.envelope import Envelope
 from service.errors import StartFailed
@@ -38,14 +41,21 @@ from service.wiring import Service
 ROUTERS = (recommend.router, events.router, lookup.router, erasure.router, operations.router)
 
 
-def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
-    """The service as an ASGI application, around `model` or the one that the settings name.
+class Loaded(NamedTuple):
+    """A model, and the thread that is to run it."""
+
+    model: LiveModel
+    thread: EngineThread
+
+
+def create_app(settings: Settings, loaded: Loaded | None = None) -> FastAPI:
+    """The service as an ASGI application, around the model that is loaded or the one that the settings name.
 
     Needs `redis_url` set; a store that is down does not keep it from starting. Raises StartFailed.
     """
     if settings.redis_url is None:
         raise StartFailed("redis_url is missing: the embedded store is started by nextitem-serve only")
-    model = model or load_configured(settings)
+    model, thread = loaded or load_configured(settings)
     app = FastAPI(
         title="nextitem",
         version=version("nextitem"),
@@ -88,7 +98,7 @@ def create_app(settings: Settings, model: LiveModel | None = None) -> FastAPI:
         store=store,
         breaker=Breaker("read"),
         metrics=metrics,
-        executor=EngineThread(),
+        executor=thread,
         max_batch=settings.max_batch,
         max_waiting=settings.queue_room,
     )
@@ -150,11 +160,21 @@ def _list_routes() -> Iterator[tuple[str, str]]:
                 yield from ((route.path_format, method) for method in route.methods or ())
 
 
-def load_configured(settings: Settings) -> LiveModel:
-    """The model that the settings name."""
-    return load_model(
-        settings.bundle, provider=settings.provider, threads=settings.threads, max_batch=settings.max_batch
+def load_configured(settings: Settings) -> Loaded:
+    """The model that the settings name. Raises StartFailed.
+
+    What is captured on a GPU belongs to the thread that loads it. Elsewhere this one does, which a signal may end.
+    """
+    thread = EngineThread()
+    load = partial(
+        load_model,
+        settings.bundle,
+        provider=settings.provider,
+        threads=settings.threads,
+        max_batch=settings.max_batch,
+        cuda_graphs=settings.cuda_graphs,
     )
+    return Loaded(thread.submit(load).result() if may_use_gpu(settings.provider) else load(), thread)
 
 
 @asynccontextmanager

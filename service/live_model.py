@@ -14,14 +14,14 @@ from model.contract.golden import Golden, examine
 from model.contract.manifest import BundleError, Manifest
 from model.contract.question import INPUTS, Answer, Question, decode_answers, is_signature, stack_questions
 from model.contract.vocabulary import Vocabulary
-from service.engine import CUDA, Engine, open_engine
+from service.buckets import list_buckets
+from service.engine import CUDA, CUDA_TOLERANCE, Engine, open_engine
 from service.errors import EngineUnavailable, StartFailed
 from service.neighbours import Neighbours
 from service.popular import Popular
 
 CPU_TOLERANCE = 1e-4
-CUDA_TOLERANCE = 1e-2
-"""How far a score may lie from the trainer's. GPUs multiply float32 matrices with fewer bits (TF32)."""
+"""How far a score may lie from the trainer's, on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,18 @@ class LiveModel:
         return metadata
 
 
-def load_model(path: Path, *, provider: Literal["auto", "cuda", "cpu"], threads: int, max_batch: int) -> LiveModel:
-    """Read, verify, load, examine and warm up a bundle. Raises StartFailed saying what is wrong with it."""
+def load_model(
+    path: Path,
+    *,
+    provider: Literal["auto", "cuda", "cpu"],
+    threads: int,
+    max_batch: int,
+    cuda_graphs: Literal["auto", "off"] = "auto",
+) -> LiveModel:
+    """Read, verify, load, examine and warm up a bundle. Raises StartFailed saying what is wrong with it.
+
+    On a GPU the model is to be run by the thread that loads it: captured graphs belong to a thread.
+    """
     try:
         bundle = read_bundle(path)
     except BundleError as error:
@@ -96,6 +106,13 @@ def load_model(path: Path, *, provider: Literal["auto", "cuda", "cpu"], threads:
             provider=provider,
             threads=threads,
             inputs=bundle.manifest.inputs,
+            buckets=()
+            if cuda_graphs == "off"
+            else list_buckets(
+                max_batch=max_batch,
+                max_length=bundle.manifest.max_length,
+                item_count=bundle.manifest.item_count,
+            ),
         ),
         popular=Popular.from_order(bundle.rank_popular(), bundle.counts),
         neighbours=None if bundle.sessions is None else Neighbours.from_sessions(bundle.sessions, bundle.counts),

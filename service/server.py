@@ -58,11 +58,12 @@ def prepare_one(settings: Settings) -> Run:
     os.environ.pop(METRICS_FOLDER, None)  # one worker keeps its metrics to itself
     from service.app import create_app, load_configured  # noqa: PLC0415 - after the line above
 
-    model = load_configured(settings)
+    loaded = load_configured(settings)
+    model = loaded.model
     words = f"{model.manifest.name} {model.manifest.version} on {model.engine.provider}"
 
     def run(redis_url: str, listener: socket.socket) -> int:
-        app = create_app(settings.model_copy(update={"redis_url": redis_url}), model)
+        app = create_app(settings.model_copy(update={"redis_url": redis_url}), loaded)
         _spare_collections()
         server = _Announced(
             _configure(settings, app),
@@ -300,7 +301,7 @@ def _report_model(settings: Settings, sender: Connection) -> None:
     from service.app import load_configured  # noqa: PLC0415 - in this process only
 
     try:
-        model = load_configured(settings)
+        model = load_configured(settings).model
     except StartFailed as error:
         sender.send((False, str(error)))
     else:

@@ -63,6 +63,10 @@ class Settings(BaseSettings):
         default="auto",
         description="where the model runs: `cuda` fails without a usable GPU, `auto` falls back to the CPU",
     )
+    cuda_graphs: Literal["auto", "off"] = Field(
+        default="auto",
+        description="on a GPU, whether a run is launched as one captured graph: `auto` where the network allows it",
+    )
     threads: int = Field(default=1, ge=1, le=256, description="CPU threads inside one model run, for each worker")
     max_batch: int = Field(default=32, ge=1, le=1024, description="requests that share one model run, at most")
     max_queue: int | None = Field(

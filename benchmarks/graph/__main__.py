@@ -32,6 +32,7 @@ from benchmarks.graph.steps import (
     draw_lengths,
     draw_network,
     open_batches,
+    open_bound,
     open_encoders,
     open_graphs,
 )
@@ -61,10 +62,10 @@ def main() -> int:
     console = Console(stderr=True)
     try:
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-            task = progress.add_task("", total=len(options.threads) * len(options.cases) * len(_PARTS))
+            task = progress.add_task("", total=len(options.threads) * len(options.cases) * len(options.parts))
             for case, threads in itertools.product(options.cases, options.threads):
                 network = draw_network(case, options.network)
-                for part in _PARTS:
+                for part in options.parts:
                     progress.update(task, description=f"{case}, {part}, threads: {threads}")
                     for entry in _compare(network, case, part, threads, options):
                         document["measured"].append(entry)
@@ -85,6 +86,7 @@ _PARTS: dict[str, tuple[Callable[[SequenceNetwork, int], dict[str, Run]], Callab
     "encoder": (open_encoders, lambda case: [draw_feed(case, 1)]),
     "full windows": (open_graphs, lambda case: [draw_feed(case, 1), draw_feed(case, 16)]),
     "mixed lengths": (open_batches, lambda case: [draw_feed(case, 32, lengths=draw_lengths(case, 32))]),
+    "bound": (open_bound, lambda case: [draw_feed(case, 1), draw_feed(case, 16)]),
 }
 """How the steps of each comparison are opened, and what they are asked."""
 
@@ -158,6 +160,7 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--network", choices=("bert4rec", "sasrec"), default="bert4rec")
     parser.add_argument("--cases", nargs="*", type=read_case, default=CASES, help="each as N,items,D")
+    parser.add_argument("--parts", nargs="*", choices=_PARTS, default=list(_PARTS))
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     parser.add_argument("--histories", type=int, default=1000, help="about which all steps must answer as PyTorch does")
     parser.add_argument("--rounds", type=int, default=9)

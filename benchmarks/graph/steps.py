@@ -16,6 +16,8 @@ from model.export import export_network, export_states
 from model.nets.catalogue import make_network
 from model.nets.network import SequenceNetwork
 from model.serving.network import LastState, rewrite
+from service.bound import BoundRuns
+from service.buckets import Bucket, list_buckets
 from service.engine import open_engine
 
 K = 10
@@ -95,6 +97,27 @@ def open_batches(network: SequenceNetwork, threads: int) -> dict[str, Run]:
     return {"one run, padded": _open(graph, threads, OUTPUTS), "cut by length": lambda feed: list(engine.rank(feed))}
 
 
+def open_bound(network: SequenceNetwork, threads: int) -> dict[str, Run]:
+    """The published graph run as ever, from buffers of the batch's own shape, and in the shapes that a GPU runs."""
+    session = _open_session(export_network(network), threads)
+    items, N = network.config.item_count, network.config.max_length
+    own: dict[Bucket, BoundRuns] = {}
+
+    def run_own(feed: Feed) -> list[NDArray[Any]]:
+        (rows, length), (k,) = feed["item_ids"].shape, feed["k"].tolist()
+        bucket = Bucket(rows, length, feed["exclude"].shape[1], feed["candidates"].shape[1], k)
+        if bucket not in own:
+            own[bucket] = BoundRuns(session, [bucket], device="cpu")
+        return list(own[bucket].run(feed))
+
+    few = BoundRuns(session, list_buckets(max_batch=32, max_length=N, item_count=items), device="cpu")
+    return {
+        "run": lambda feed: session.run(OUTPUTS, feed),
+        "bound, in its own shape": run_own,
+        "bound, in a GPU's shapes": lambda feed: list(few.run(feed)),
+    }
+
+
 class _AtMask(LastState):
     """The last layer at the last column, by PyTorch's own layers."""
 
@@ -115,16 +138,19 @@ def export_scores(network: SequenceNetwork) -> onnx.ModelProto:
 
 
 def _open(model: onnx.ModelProto | bytes, threads: int, outputs: list[str] | tuple[str, ...]) -> Run:
+    session = _open_session(model if isinstance(model, bytes) else model.SerializeToString(), threads)
+    names = {value.name for value in session.get_inputs()}
+    return lambda feed: session.run(outputs, {name: value for name, value in feed.items() if name in names})
+
+
+def _open_session(graph: bytes, threads: int) -> onnxruntime.InferenceSession:
     """A session with the service's settings (service/engine.py)."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
-    content = model if isinstance(model, bytes) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    names = {value.name for value in session.get_inputs()}
-    return lambda feed: session.run(outputs, {name: value for name, value in feed.items() if name in names})
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 def _sort_outside(run: Run) -> Run:

@@ -48,7 +48,7 @@ class Gru4Rec(SequenceNetwork):
         T = item_ids.shape[1]
         before = shift_right(item_ids, lengths, self.config.item_count + 1)
         column = torch.arange(T, device=item_ids.device)
-        padding = T - lengths.long()[:, None]
+        padding = column[-1] + 1 - lengths.long()[:, None]
         left = before.gather(1, torch.minimum(column + padding, column[-1]))  # what follows the history repeats its end
         states, _ = self.gru(drop(self.items(left), self.config.dropout, self.training))
         return pick_places(states, ((column if at is None else at) - padding).clamp(min=0))

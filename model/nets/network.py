@@ -141,19 +141,25 @@ class UserNetwork(Network):
 
 def mark_real(item_ids: Tensor, lengths: Tensor) -> Tensor:
     """Which tokens (B, T) of right-aligned rows are no padding."""
-    T = item_ids.shape[1]
-    return torch.arange(T, device=item_ids.device) >= T - lengths[:, None]
+    return _count_back(item_ids) <= lengths[:, None]
 
 
 def shift_right(item_ids: Tensor, lengths: Tensor, mask: int) -> Tensor:
     """What stands before each token of right-aligned rows (B, T), `mask` before the first one of each."""
-    T = item_ids.shape[1]
-    column = torch.arange(T, device=item_ids.device)
-    return torch.where(column == T - lengths[:, None], mask, item_ids.roll(1, dims=1))
+    return torch.where(_count_back(item_ids) == lengths[:, None], mask, item_ids.roll(1, dims=1))
+
+
+def _count_back(item_ids: Tensor) -> Tensor:
+    """T to 1 (T): which token from the end stands in each column.
+
+    Counted down by one operator: in the exported graph, arithmetic of T with `lengths` would mix what is worked out on
+    the CPU with what is on a GPU, and the copy between them keeps it from being captured (docs/decisions/0012).
+    """
+    return torch.arange(item_ids.shape[1], 0, -1, device=item_ids.device)
 
 
 def pick_places(x: Tensor, at: Tensor) -> Tensor:
     """Rows of x (B, T, D) at places (B, Q): (B, Q, D). By flat rows, whose gradient is added up a row at a time."""
     B, T, D = x.shape
-    rows = at + T * torch.arange(B, device=at.device)[:, None]
+    rows = at + torch.arange(0, B * T, T, device=at.device)[:, None]
     return x.flatten(0, 1).index_select(0, rows.flatten()).view(B, -1, D)

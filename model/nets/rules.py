@@ -47,7 +47,8 @@ class Rules(nn.Module):
 
     def lift(self, item_ids: Tensor) -> Tensor:
         """The same at strength 1: log(1 + p / FLOOR), 0 where no rule leads (B, V + 2)."""
-        newest = F.pad(item_ids, (WINDOW, 0), value=PAD)[:, -WINDOW - 1 : -1]  # (B, R), whatever T is
+        padding = torch.full_like(item_ids[:, :1], PAD).expand(-1, WINDOW)  # not F.pad: CUDA's Pad takes no int32
+        newest = torch.cat([padding, item_ids], dim=1)[:, -WINDOW - 1 : -1]  # (B, R), whatever T is
         weights = (F.embedding(newest, self.weights) * self.decays).flatten(1)
         followers = F.embedding(newest, self.followers).flatten(1).long()  # embedding, not indexing: ONNX gathers so
         sums = weights.new_zeros(item_ids.shape[0], len(self.weights)).scatter_add(1, followers, weights)

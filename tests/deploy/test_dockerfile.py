@@ -10,6 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from deploy.floors import read_constraints
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -80,6 +83,17 @@ def test_extras_exist(stages: dict[str, list[str]]) -> None:
     extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert "ARG EXTRA=service" in stages["service-packages"]
     assert {"service", "service-gpu", "training"} <= set(extras)
+
+
+def test_the_gpu_s_onnx_runtime_is_the_one_that_was_tested() -> None:
+    """Both packages are pinned to one version; from 1.27 on PyPI's builds are for CUDA 13, as the GPU's image is."""
+    pinned = read_constraints((REPOSITORY / "constraints.txt").read_text())
+    assert pinned["onnxruntime-gpu"] == pinned["onnxruntime"]
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    [wanted] = [Requirement(line) for line in extras["service-gpu"] if line.startswith("onnxruntime")]
+    assert wanted.name == "onnxruntime-gpu"
+    assert "1.27" in wanted.specifier
+    assert "1.26.9" not in wanted.specifier
 
 
 def test_targets_end_unprivileged(stages: dict[str, list[str]]) -> None:

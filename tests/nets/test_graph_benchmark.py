@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.graph.__main__ import format_entry, race, summarize
 from benchmarks.graph.proof import StepsDiffer, prove
-from benchmarks.graph.steps import Case, K, draw_feed, draw_lengths, draw_network, open_graphs
+from benchmarks.graph.steps import Case, K, draw_feed, draw_lengths, draw_network, open_bound, open_graphs
 from model.contract.vocabulary import PAD
 
 CASE = Case(12, 300, 16)
@@ -60,3 +60,11 @@ def test_all_steps_are_proven():
         prove(network, CASE, {"swapped": swap}, histories=20)
     assert first(draw_feed(CASE, 2))[0].shape == (2, K)
     assert np.isfinite(first(draw_feed(CASE, 2))[1]).all()
+
+
+def test_bound_runs_are_proven():
+    """From buffers, in a batch's own shape and in those of a GPU, the graph answers as PyTorch."""
+    network = draw_network(CASE, "bert4rec")
+    steps = open_bound(network, 1)
+    assert len(steps) == 3
+    assert 0 < prove(network, CASE, steps, histories=40) < 1e-4
