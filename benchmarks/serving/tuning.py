@@ -47,6 +47,7 @@ def try_settings(
 
 
 def choose(tried: Sequence[Tried]) -> Batching:
-    """The one that answers most."""
-    best = max(tried, key=lambda found: found.rate)
+    """The one that answers most, of those that fail nobody if there are any."""
+    sound = [found for found in tried if found.rate and not found.failed]
+    best = max(sound or tried, key=lambda found: found.rate)
     return Batching(best.rows, best.wait_s)

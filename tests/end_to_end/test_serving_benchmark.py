@@ -41,7 +41,7 @@ from benchmarks.serving.picture import draw_latencies
 from benchmarks.serving.proof import AnswersDiffer, measure_distance, prove
 from benchmarks.serving.servers import Server, ServerFailed, Setting, find_port, serve
 from benchmarks.serving.summary import format_start, format_summary, summarize, summarize_events
-from benchmarks.serving.tuning import GRIDS, choose, try_settings
+from benchmarks.serving.tuning import GRIDS, Tried, choose, try_settings
 from benchmarks.serving.turns import Plan, rotate, take_turn
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
@@ -268,6 +268,9 @@ def test_every_setting_of_a_framework_is_tried(answering, tmp_path):
     assert choose(tried) == GRIDS["litserve"][3]
     assert [bool(each.rate) for each in tried] == [each == GRIDS["litserve"][3] for each in started]
     assert all(each.failed > 0 for each in tried if not each.rate)
+    failing = Tried(16, 0.0, 10.0 * max(each.rate for each in tried), 1)
+    assert choose([*tried, failing]) == GRIDS["litserve"][3]
+    assert choose([failing]) == Batching(16, 0.0)
     words = contestant.command(Setting(tmp_path, "", 1, tmp_path, choose(tried)))
     assert {"BENCH_WORKERS=1", "BENCH_ROWS=8", "BENCH_WAIT_S=0.005"} <= set(words)
     assert "8 rows, 5 ms: " in format_start({"start_s": {}, "tuning": {"litserve": [each._asdict() for each in tried]}})
