@@ -14,6 +14,9 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := .cache/peers
 BENCH_MODELS := pop,markov,rules,item-knn,session-knn,bpr-mf,ncf,fmc,fpmc,transrec,gru4rec,gru4rec-plus,caser,cbow,skip-gram,sasrec-original,gsasrec
 OPTIONS ?=
+# Processes that share the suite, each a file at a time and with stores of its own. In the files' order: the last are short.
+JOBS ?= 2
+SPLIT = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Sets index to pip's option for PyTorch's CPU build where the public CPU index answers within two seconds. pip prefers
 # 2.13.0+cpu to 2.13.0, so that an extra index is enough.
 FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.request as r; r.urlopen("$(TORCH_CPU_INDEX)/torch/", timeout=2)' 2>/dev/null; \
@@ -29,8 +32,8 @@ help: ## List the targets
 demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, RECIPE=nova, CHECK=1 verifies and exits
 	@$(BIN)/python -m demo --port $(PORT) --recipe $(RECIPE) $(if $(CHECK),--check)
 
-test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite, integration against a real Valkey included
-	$(BIN)/pytest
+test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite on two cores, integration against a real Valkey included; JOBS=1
+	$(BIN)/pytest $(SPLIT)
 
 fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the suite does: 3,000 cases, 10,000 bodies
 	FUZZ_TIMES=10 $(BIN)/pytest --timeout 1800 tests/serving/http/test_generated_input.py
@@ -42,7 +45,7 @@ overload: $(VENV)/.run ## Ask three times as much as the model can answer, with 
 	@$(BIN)/python -m benchmarks.overload
 
 test-service: .venv-service/.ready ## Run the service's tests in an environment without torch
-	.venv-service/bin/pytest tests/contract tests/serving
+	.venv-service/bin/pytest $(SPLIT) tests/contract tests/serving
 
 check: $(VENV)/.run $(VENV)/.dev ## Lint, types, import contracts, version floors
 	$(BIN)/ruff format --check .

@@ -25,6 +25,7 @@ from rich.progress import Progress
 from benchmarks.graph.proof import StepsDiffer, prove
 from benchmarks.graph.steps import (
     CASES,
+    SCORED,
     Case,
     Feed,
     Run,
@@ -96,7 +97,8 @@ def _compare(
 ) -> Iterator[dict[str, Any]]:
     open_steps, draw_feeds = _PARTS[part]
     steps = open_steps(network, threads)
-    apart = prove(network, case, steps, histories=options.histories) if part != "encoder" else None
+    whole = {name: run for name, run in steps.items() if name != SCORED}
+    apart = prove(network, case, whole, histories=options.histories) if part != "encoder" else None
     clock = time.process_time if threads == 1 else time.perf_counter
     for feed in draw_feeds(case):
         times = race(steps, feed, clock, rounds=options.rounds, seconds=options.seconds)
@@ -128,11 +130,14 @@ def _time(run: Run, feed: Feed, clock: Callable[[], float], seconds: float) -> f
 
 
 def summarize(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
-    """Of each step: milliseconds, and how many times quicker it is than the first one in the same round."""
+    """Of each step: milliseconds, and how many times quicker it is than the first one in the same round.
+
+    And than the scores alone, where they were measured.
+    """
     first = next(iter(times.values()))
     summary = {}
     for name, found in times.items():
-        ratios = [one / other for one, other in zip(first, found, strict=True)]
+        ratios = _divide(first, found)
         summary[name] = {
             "ms": statistics.median(found),
             "ms_least": min(found),
@@ -140,7 +145,13 @@ def summarize(times: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float
             "ratio_least": min(ratios),
             "ratio_most": max(ratios),
         }
+        if SCORED in times:
+            summary[name]["ratio_to_scores"] = statistics.median(_divide(times[SCORED], found))
     return summary
+
+
+def _divide(ones: Sequence[float], others: Sequence[float]) -> list[float]:
+    return [one / other for one, other in zip(ones, others, strict=True)]
 
 
 def format_entry(case: Case, entry: Mapping[str, Any]) -> str:
@@ -150,6 +161,7 @@ def format_entry(case: Case, entry: Mapping[str, Any]) -> str:
         lines.append(
             f"  {name:<40}{step['ms']:9.3f} ms (best {step['ms_least']:.3f})"
             f"{step['ratio']:8.2f} times ({step['ratio_least']:.2f} to {step['ratio_most']:.2f})"
+            + (f", {step['ratio_to_scores']:.2f} the scores alone" if "ratio_to_scores" in step else "")
         )
     return "\n".join(lines) + "\n"
 

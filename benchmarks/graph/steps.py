@@ -21,6 +21,8 @@ from service.buckets import Bucket, list_buckets
 from service.engine import open_engine
 
 K = 10
+RANKED, SCORED = "plain export, sorted by numpy", "its scores alone"
+"""The two that the others are held to; the second is no answer yet."""
 Feed = dict[str, NDArray[Any]]
 Run = Callable[[Feed], list[NDArray[Any]]]
 
@@ -80,9 +82,14 @@ def open_encoders(network: SequenceNetwork, threads: int) -> dict[str, Run]:
 
 
 def open_graphs(network: SequenceNetwork, threads: int) -> dict[str, Run]:
-    """Whole answers. In the first one numpy excludes and sorts, as it must where all scores come out."""
+    """Whole answers, but for the second: what the first one's graph takes of it. Numpy excludes and sorts the rest.
+
+    Whoever wants ten items of the plain export has all scores to sort, so that the first is what others are held to.
+    """
+    scored = _open(export_scores(network), threads, ["scores"])
     return {
-        "plain export, all scores out": _sort_outside(_open(export_scores(network), threads, ["scores"])),
+        RANKED: _sort_outside(scored),
+        SCORED: scored,
         "top-k inside": _open(export_network(network, scan="plain", rewritten=False), threads, OUTPUTS),
         "rewritten encoder": _open(export_network(network, scan="plain"), threads, OUTPUTS),
         "best score of each block": _open(export_network(network, scan="float32"), threads, OUTPUTS),

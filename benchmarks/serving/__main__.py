@@ -25,13 +25,14 @@ from benchmarks.graph.__main__ import read_case
 from benchmarks.graph.steps import CASES
 from benchmarks.serving.events import compare_events
 from benchmarks.serving.field import PEERS, Contestant, find_python, list_field
-from benchmarks.serving.match import Match, Plan, Turn, meet
+from benchmarks.serving.match import Match, meet
 from benchmarks.serving.material import draw_histories, write_network
 from benchmarks.serving.picture import draw_latencies
 from benchmarks.serving.proof import AnswersDiffer
 from benchmarks.serving.servers import ServerFailed
 from benchmarks.serving.stored import open_store
-from benchmarks.serving.summary import format_summary, summarize, summarize_events
+from benchmarks.serving.summary import format_start, format_summary, summarize, summarize_events
+from benchmarks.serving.turns import Plan, Turn
 from benchmarks.training.machine import describe_machine
 from model.contract.files import write_whole
 from service.errors import StartFailed
@@ -129,9 +130,11 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
                 ) as store,
                 meet(field, store, folder, histories, plan, logs=logs, announce=announce) as match,
             ):
+                started = match.describe()
+                _write(f"{case}\n{format_start(started)}")
                 offered = options.histories[:1] if "open" in options.loads else []
                 for kind in options.histories:
-                    entry: dict[str, Any] = {"case": case._asdict(), "histories": kind, "turns": []}
+                    entry: dict[str, Any] = {"case": case._asdict(), "histories": kind, **started, "turns": []}
                     document["cases"].append(entry)
                     gc.collect()
                     gc.freeze()  # what stays need not be looked through while somebody is measured
@@ -154,7 +157,11 @@ def _take_turns(
 
 
 def _say(words: str, summary: Mapping[str, Any]) -> None:
-    sys.stdout.write(f"{words}; the load comes from the same machine\n{format_summary(summary)}\n")
+    _write(f"{words}; the load comes from the same machine\n{format_summary(summary)}\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 

@@ -18,9 +18,8 @@ from redis import Redis
 
 from benchmarks.serving.field import OURS, Contestant, encode_json
 from benchmarks.serving.generator import Connect, Judge, Sample, connect_unix, drive_closed, judge_http
-from benchmarks.serving.match import Plan, Turn
 from benchmarks.serving.servers import Server, Setting, find_port, serve
-from benchmarks.serving.turns import WARM_SHARE, rotate, take_turn
+from benchmarks.serving.turns import WARM_SHARE, Plan, Turn, rotate, take_turn
 from service.embedded import EmbeddedStore
 from service.event import make_event
 from service.history import DAY_MS

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load import encode_post
+from benchmarks.serving.contestants.orders import Orders
 from benchmarks.serving.servers import Setting
 
 K = 10
+_BENTO = "benchmarks.serving.contestants.bento:Recommender"
 OURS = "nextitem"
 TEXTBOOK = "textbook"
 PEERS = ("litserve", "bentoml")
@@ -61,20 +63,15 @@ def _serve_asgi(setting: Setting, *, workers: int, app: str) -> list[str]:
     ]
 
 
-def _serve_litserve(setting: Setting) -> list[str]:
-    return [
-        find_python(setting.environments, "litserve"),
-        "-m",
-        "benchmarks.serving.contestants.lit",
-        str(setting.port),
-    ]
-
-
-def _serve_bentoml(setting: Setting) -> list[str]:
-    return [
-        *(find_python(setting.environments, "bentoml"), "-m", "bentoml", "serve"),
-        *("benchmarks.serving.contestants.bento:Recommender", "--host", "127.0.0.1", "--port", str(setting.port)),
-    ]
+def _serve_peer(setting: Setting, *, workers: int, name: str) -> list[str]:
+    assert setting.batching is not None  # noqa: S101 - who starts a framework says how it gathers
+    port = str(setting.port)
+    words = {
+        "litserve": ["benchmarks.serving.contestants.lit", port],
+        "bentoml": ["bentoml", "serve", _BENTO, "--host", "127.0.0.1", "--port", port],
+    }
+    orders = Orders(workers, setting.batching)
+    return [*orders.to_words(), find_python(setting.environments, name), "-m", *words[name]]
 
 
 def encode_json(path: str, document: object) -> bytes:
@@ -113,15 +110,15 @@ def list_field() -> list[Contestant]:
         for workers in (1, 2):
             command = partial(_serve_asgi, workers=workers, app=app)
             field.append(Contestant(kind, workers, command, _ask_user, _ANSWER, read))
-    field.append(
-        Contestant("litserve", 1, _serve_litserve, lambda _, items: {"items": items}, _ANSWER, _read_items, polls=True)
-    )
-    field.append(
-        Contestant(
-            *("bentoml", 1, _serve_bentoml, lambda _, items: {"items": [items]}, _ANSWER),
-            lambda answer: _read_items(answer[0]),
-            polls=True,
-        )
-    )
+    for workers in (1, 2):
+        lit, bento = (partial(_serve_peer, workers=workers, name=name) for name in PEERS)
+        field += [
+            Contestant("litserve", workers, lit, lambda _, items: {"items": items}, _ANSWER, _read_items, polls=True),
+            Contestant(
+                *("bentoml", workers, bento, lambda _, items: {"items": [items]}, _ANSWER),
+                lambda answer: _read_items(answer[0]),
+                polls=True,
+            ),
+        ]
     field.append(Contestant(ONNX_RUNTIME, 1, None, _ask_user, b"", None))
     return field

@@ -3,19 +3,20 @@
 import contextlib
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.serving.alone import BATCH, LARGE_BATCH, Alone
 from benchmarks.serving.batches import Batches
+from benchmarks.serving.contestants.orders import Batching
 from benchmarks.serving.contestants.plain import PlainModel
 from benchmarks.serving.field import OURS, PEERS, TEXTBOOK, Contestant
 from benchmarks.serving.generator import Sample, judge_http
 from benchmarks.serving.proof import prove
 from benchmarks.serving.servers import Server, Setting, find_port, serve
-from benchmarks.serving.turns import Opponent, rotate, take_turn
+from benchmarks.serving.tuning import Tried, choose, try_settings
+from benchmarks.serving.turns import Opponent, Plan, Turn, rotate, take_turn
 from service.embedded import EmbeddedStore
 
 PROVEN = 20
@@ -24,26 +25,22 @@ SHARES = (0.25, 0.5, 0.7, 0.9)
 """Of its own capacity: what an open loop offers each contestant."""
 OFFERED_TO = (OURS, TEXTBOOK, *PEERS)
 
-Turn = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How long, how often, and how many connections a closed loop has."""
-
-    rounds: int
-    seconds: float
-    connections: int
-    environments: Path
-
 
 class Match:
     """All contestants of a case, answering."""
 
     def __init__(
-        self, field: Sequence[Contestant], servers: Mapping[str, Server], store: EmbeddedStore, folder: Path, plan: Plan
+        self,
+        field: Sequence[Contestant],
+        servers: Mapping[str, Server],
+        store: EmbeddedStore,
+        folder: Path,
+        plan: Plan,
+        *,
+        tuning: Mapping[str, Sequence[Tried]],
     ) -> None:
         self.servers = servers
+        self._tuning = tuning
         self._field = field
         self._sleepers = {each.name for each in field if each.polls}
         for name in self._sleepers:
@@ -51,6 +48,13 @@ class Match:
         self._folder = folder
         self._plan = plan
         self._processes = {name: server.process_id for name, server in servers.items()} | {"store": store.pid}
+
+    def describe(self) -> dict[str, Any]:
+        """How long each took until it answered, and what came of every setting that the frameworks were given."""
+        return {
+            "start_s": {name: server.start_s for name, server in self.servers.items()},
+            "tuning": {kind: [each._asdict() for each in tried] for kind, tried in self._tuning.items()},
+        }
 
     def press(self, histories: Mapping[str, list[str]]) -> Iterator[Turn]:
         """Closed loops, in rounds: `closed` on many connections, `alone` on one, `batch` by many in a request."""
@@ -117,30 +121,44 @@ def meet(
     logs: Path,
     announce: Callable[[str], None],
 ) -> Iterator[Match]:
-    """Start everybody and let them answer; all are ended with the block. Raises ServerFailed and AnswersDiffer."""
+    """Tune and start everybody and let them answer; all are ended with the block.
+
+    Raises ServerFailed and AnswersDiffer.
+    """
     users = {user_id: items for kind in histories.values() for user_id, items in list(kind.items())[:PROVEN]}
     probe = next(iter(users.items()))
-    model = PlainModel(folder)
+
+    def start(contestant: Contestant, batching: Batching | None) -> contextlib.AbstractContextManager[Server]:
+        assert contestant.command is not None  # noqa: S101 - it is a server
+        return serve(
+            contestant.command,
+            Setting(folder, store.url, find_port(), plan.environments, batching),
+            log=logs / f"{contestant.name}.log",
+            probe=contestant.encode(*probe),
+            judge=judge_http(contestant.mark),
+        )
+
+    tuning: dict[str, list[Tried]] = {}
+    for contestant in field:
+        if contestant.kind in PEERS and contestant.kind not in tuning:
+            tuning[contestant.kind] = []
+            payloads = [contestant.encode(*pair) for pair in histories["full"].items()]
+            for tried in try_settings(contestant, partial(start, contestant), payloads, plan):
+                tuning[contestant.kind].append(tried)
+                announce(f"{contestant.kind}, batches of {tried.rows}, {1e3 * tried.wait_s:g} ms: {tried.rate:.0f}/s")
     with contextlib.ExitStack() as stack:
+        model = PlainModel(folder)
         servers = {}
         for contestant in field:
             if contestant.command is None:
                 continue
             announce(f"starts {contestant.name}")
-            setting = Setting(folder, store.url, find_port(), plan.environments)
-            server = stack.enter_context(
-                serve(
-                    contestant.command,
-                    setting,
-                    log=logs / f"{contestant.name}.log",
-                    probe=contestant.encode(*probe),
-                    judge=judge_http(contestant.mark),
-                )
-            )
+            batching = choose(tuning[contestant.kind]) if contestant.kind in tuning else None
+            server = stack.enter_context(start(contestant, batching))
             prove(contestant, server, model, users)
             servers[contestant.name] = server
         del model
-        yield Match(field, servers, store, folder, plan)
+        yield Match(field, servers, store, folder, plan, tuning=tuning)
 
 
 def find_capacities(turns: Sequence[Turn]) -> dict[str, float]:

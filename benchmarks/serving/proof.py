@@ -36,5 +36,5 @@ def measure_distance(model: PlainModel, items: Sequence[str], answered: Sequence
     scores, indexes = model.score([items])
     if len(set(answered)) != K or not indexes.keys() >= set(answered):
         return float("inf")
-    best = -np.sort(-scores[0])[:K]
+    best = -np.sort(np.partition(-scores[0], K)[:K])
     return float(np.abs(scores[0][[indexes[item_id] for item_id in answered]] - best).max())

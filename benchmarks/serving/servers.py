@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cores import list_family
-from benchmarks.serving.contestants.plain import MODEL_VARIABLE, STORE_VARIABLE
+from benchmarks.serving.contestants.orders import MODEL_VARIABLE, STORE_VARIABLE, Batching
 from benchmarks.serving.generator import Connect, Judge, ask_once, connect_tcp
 from service import leash
 
@@ -39,6 +39,8 @@ class Setting:
     port: int
     environments: Path
     """The folder of the peers' environments."""
+    batching: Batching | None = None
+    """How a framework gathers; nobody else does."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Server:
 
     process_id: int
     connect: Connect
+    start_s: float = 0.0
+    """From its start to its first good answer."""
 
     def freeze(self) -> None:
         """Keep it from running: some poll while there is nothing to do, and would take from those who are measured."""
@@ -68,6 +72,7 @@ def serve(
         STORE_VARIABLE: setting.store,
     }  # fmt: skip
     command = [sys.executable, leash.__file__, str(os.getpid()), *make_command(setting)]
+    began_s = time.monotonic()
     with log.open("wb") as said:
         # A session of its own, so that a terminal's Ctrl-C reaches it through us alone.
         process = subprocess.Popen(  # noqa: S603 - commands of ours
@@ -76,7 +81,7 @@ def serve(
     try:
         connect = connect_tcp(setting.port)
         _await_answer(process, connect, probe, judge, log)
-        yield Server(process.pid, connect)
+        yield Server(process.pid, connect, time.monotonic() - began_s)
     finally:
         _stop(process)
 

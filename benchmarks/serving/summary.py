@@ -75,6 +75,8 @@ def _compare(turns: Sequence[Turn]) -> dict[str, Spread]:
         f"{ours} / {best[EMPTY_FASTAPI]}, answers a second": _combine(_divide, rate[OURS], rate[EMPTY_FASTAPI]),
         f"{ours} / {best[EMPTY_ASGI]}, answers a second": _combine(_divide, rate[OURS], rate[EMPTY_ASGI]),
     }
+    slower = p50.get(f"{TEXTBOOK}, 1 worker", {})
+    comparisons[f"{TEXTBOOK} / {OURS}, p50 of one request at a time"] = _combine(_divide, slower, one)
     for kind in (EMPTY_FASTAPI, EMPTY_ASGI):
         beyond = _combine(lambda a, b, c: a - b - c, one, p50.get(f"{kind}, 1 worker", {}), engine)
         comparisons[f"one request at a time, p50 beyond {kind} and {ONNX_RUNTIME}, ms"] = beyond
@@ -118,6 +120,20 @@ def _find_best(turns: Sequence[Turn], kinds: Sequence[str]) -> str:
         if name.partition(",")[0] in kinds and (chosen := _pick(turns, "closed", name))
     }
     return max(medians, key=medians.__getitem__, default="")
+
+
+def format_start(started: Mapping[str, Any]) -> str:
+    """How soon everybody answered, and each framework's settings by what they did, the one that was chosen first."""
+    times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in started["start_s"].items())
+    lines = [f"  first good answer after: {times}"]
+    for kind, tried in started["tuning"].items():
+        found = [
+            f"{each['rows']} rows, {1e3 * each['wait_s']:g} ms: {each['rate']:,.0f}"
+            + (f" (failed: {each['failed']})" if each["failed"] else "")
+            for each in sorted(tried, key=lambda each: -each["rate"])
+        ]
+        lines.append(f"  {kind}, answers a second by batches and waits: {'; '.join(found)}")
+    return "\n".join(lines) + "\n"
 
 
 def format_summary(summary: Mapping[str, Any]) -> str:

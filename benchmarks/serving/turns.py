@@ -4,6 +4,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks.cores import count_cpu
@@ -15,6 +16,22 @@ from benchmarks.serving.servers import Server
 OPEN_CONNECTIONS = 64
 WARM_SHARE = 0.2
 """Of a turn's seconds, under the same load before anything counts."""
+LEAST = 100
+"""Whoever is too slow to answer so often gets longer turns, up to MOST times."""
+MOST = 4
+
+Turn = dict[str, Any]
+"""What came of a turn, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long, how often, and how many connections a closed loop has."""
+
+    rounds: int
+    seconds: float
+    connections: int
+    environments: Path
 
 
 @dataclass(frozen=True)
@@ -62,13 +79,14 @@ class Account:
 def take_turn(
     load: Callable[[float], Sample], name: str, processes: Mapping[str, int], seconds: float
 ) -> dict[str, Any]:
-    """Warm up, then measure: what came of it as numbers."""
-    load(WARM_SHARE * seconds)
+    """Warm up, then measure, for longer where answers are few: what came of it as numbers."""
+    warm = load(WARM_SHARE * seconds)
+    needed_s = LEAST * warm.seconds / len(warm.latencies) if warm.latencies else float("inf")
     account = Account(processes)
-    sample = load(seconds)
+    sample = load(min(max(seconds, needed_s), MOST * seconds))
     cores = account.settle(name, sample.seconds)
     cpu_us = 1e6 * (cores["server"] + cores["store"]) / sample.rate if sample.rate else None
-    return {"contestant": name, **sample.describe(), "cpu_us": cpu_us, "cores": cores}
+    return {"contestant": name, "seconds": sample.seconds, **sample.describe(), "cpu_us": cpu_us, "cores": cores}
 
 
 def rotate(names: Sequence[str], number: int) -> Iterator[str]:

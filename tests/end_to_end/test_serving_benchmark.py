@@ -1,6 +1,7 @@
 """The comparison of services: its load, its arithmetic, whose answers are right, and the smallest run of all."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -21,17 +22,27 @@ from benchmarks.cores import count_cpu, list_family
 from benchmarks.graph.steps import Case, draw_network
 from benchmarks.load import Shot, encode_post
 from benchmarks.serving.batches import QUESTIONS, Batches
+from benchmarks.serving.contestants.orders import Batching, Orders
 from benchmarks.serving.contestants.plain import PlainModel
 from benchmarks.serving.events import encode_call, encode_event, judge_call, load_script
 from benchmarks.serving.field import PEERS, K, list_field
-from benchmarks.serving.generator import ask_once, connect_tcp, connect_unix, drive_closed, drive_open, judge_http
+from benchmarks.serving.generator import (
+    Sample,
+    ask_once,
+    connect_tcp,
+    connect_unix,
+    drive_closed,
+    drive_open,
+    judge_http,
+)
 from benchmarks.serving.match import find_best, find_capacities
 from benchmarks.serving.material import draw_histories, draw_items, write_network
 from benchmarks.serving.picture import draw_latencies
 from benchmarks.serving.proof import AnswersDiffer, measure_distance, prove
 from benchmarks.serving.servers import Server, ServerFailed, Setting, find_port, serve
-from benchmarks.serving.summary import format_summary, summarize, summarize_events
-from benchmarks.serving.turns import rotate
+from benchmarks.serving.summary import format_start, format_summary, summarize, summarize_events
+from benchmarks.serving.tuning import GRIDS, Tried, choose, try_settings
+from benchmarks.serving.turns import Plan, rotate, take_turn
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
 from service.connection import connect
@@ -68,11 +79,10 @@ def answering():
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self):
-                while self.request.recv(1 << 16):
-                    if not (words := answer(next(numbers))):
-                        return
-                    for part in words:
-                        self.request.sendall(part)
+                with contextlib.suppress(ConnectionError):  # a loop ends without reading what is under way
+                    while self.request.recv(1 << 16) and (words := answer(next(numbers))):
+                        for part in words:
+                            self.request.sendall(part)
 
         server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
@@ -240,6 +250,57 @@ def test_batches_are_counted_by_question(answering):
     assert Batches.find(Server(0, missing), ["a"]) is None
 
 
+def test_every_setting_of_a_framework_is_tried(answering, tmp_path):
+    """A server for each, started with what its process will read; the one that answers most is chosen."""
+    contestant = next(each for each in list_field() if each.kind == "litserve")
+    plan = Plan(rounds=2, seconds=0.02, connections=2, environments=tmp_path)
+    body = b'{"items":[{"item_id":"a"}]}'
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+    started = []
+
+    def serve_batching(batching):
+        started.append(batching)
+        worse = batching != GRIDS["litserve"][3]
+        return contextlib.nullcontext(Server(0, answering(lambda _: [NOT_GOOD if worse else answer])))
+
+    tried = list(try_settings(contestant, serve_batching, [encode_post("/", b"{}")], plan))
+    assert tuple(started) == GRIDS["litserve"]
+    assert choose(tried) == GRIDS["litserve"][3]
+    assert [bool(each.rate) for each in tried] == [each == GRIDS["litserve"][3] for each in started]
+    assert all(each.failed > 0 for each in tried if not each.rate)
+    failing = Tried(16, 0.0, 10.0 * max(each.rate for each in tried), 1)
+    assert choose([*tried, failing]) == GRIDS["litserve"][3]
+    assert choose([failing]) == Batching(16, 0.0)
+    words = contestant.command(Setting(tmp_path, "", 1, tmp_path, choose(tried)))
+    assert {"BENCH_WORKERS=1", "BENCH_ROWS=8", "BENCH_WAIT_S=0.005"} <= set(words)
+    assert "8 rows, 5 ms: " in format_start({"start_s": {}, "tuning": {"litserve": [each._asdict() for each in tried]}})
+
+
+def test_orders_reach_the_process():
+    """What a command begins with is what the process that it becomes reads; one row is no batch."""
+    orders = Orders(2, Batching(16, 0.001))
+    script = "from benchmarks.serving.contestants.orders import Orders; print(Orders.from_environment())"
+    command = [*orders.to_words(), sys.executable, "-c", script]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    assert subprocess.check_output(command, env=environment, text=True).strip() == str(orders)
+    assert {grid[0] for grid in GRIDS.values()} == {Batching(1, 0.0)}
+
+
+@pytest.mark.parametrize(("answers", "seconds"), [(1000, 1.0), (10, 2.0), (1, 4.0), (0, 4.0)])
+def test_the_slow_get_longer_turns(answers, seconds):
+    """By what they did to warm up: as long as a hundred answers take, four times as long at most."""
+    asked = []
+
+    def load(length):
+        asked.append(length)
+        return Sample(seconds=length, latencies=[0.001] * (answers if len(asked) == 1 else 7))
+
+    turn = take_turn(load, "a", {}, 1.0)
+    assert asked == [0.2, pytest.approx(seconds)]
+    assert turn["seconds"] == pytest.approx(seconds)
+    assert turn["rate"] == pytest.approx(7 / seconds)
+
+
 def test_everybody_begins_once():
     """The order of turns moves on by one in every round."""
     assert [list(rotate("abc", number)) for number in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
@@ -260,6 +321,7 @@ def test_ratios_are_those_of_a_round():
         make_turn("batch", "ONNX Runtime", 0, 2000.0),
         make_turn("batch", "nextitem, 1 worker", 0, 1500.0),
         make_turn("alone", "nextitem, 1 worker", 0, 1.0, p50_ms=0.9),
+        make_turn("alone", "textbook, 1 worker", 0, 1.0, p50_ms=1.8),
         make_turn("alone", "empty ASGI, 1 worker", 0, 1.0, p50_ms=0.2),
         make_turn("alone", "ONNX Runtime", 0, 1.0, p50_ms=0.4),
         make_turn("open", "nextitem, 2 workers", 0, 280.0, p99_ms=4.5, share=0.7, offered=280.0, late_p99_ms=0.1),
@@ -273,6 +335,7 @@ def test_ratios_are_those_of_a_round():
             "textbook, 1 worker / nextitem, 2 workers, CPU time of an answer": 3.5,
             "bentoml, 1 worker / nextitem, 2 workers, CPU time of an answer": 2.0,
             "nextitem, 2 workers / empty ASGI, 1 worker, answers a second": 0.5,
+            "textbook / nextitem, p50 of one request at a time": 2.0,
             "one request at a time, p50 beyond empty ASGI and ONNX Runtime, ms": 0.3,
             "POST /recommend/batch / ONNX Runtime on one thread, answers a second": 0.75,
             "open loop at 70 %, p99 / p50 of one request at a time": 5.0,

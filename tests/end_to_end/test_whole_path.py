@@ -40,7 +40,7 @@ def test_readme_tour_prints_what_it_says(serve):
         pattern = ".+?".join(map(re.escape, printed.split("…")))
         assert re.fullmatch(pattern, output.strip()), f"{command}\nprinted {output}\nnot     {printed}"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_kill_loses_nothing_acknowledged(serve):

@@ -100,6 +100,8 @@ def test_other_shapes_export(make_small, vocabulary, histories, name, switches):
 def test_every_switch_exports(make_small, vocabulary, histories, switches, name):
     """Ablated networks answer from their graphs as they do in PyTorch, empty histories among the questions."""
     network = make_small(name, **switches)
+    if switches and network.config == make_small(name).config:
+        return  # as its paper has it: {} exports it, and an export takes seconds
     check_parity(
         export_network(network), make_golden(network, vocabulary, histories[:5]), vocabulary, max_length=MAX_LENGTH
     )

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.graph.__main__ import format_entry, race, summarize
 from benchmarks.graph.proof import StepsDiffer, prove
-from benchmarks.graph.steps import Case, K, draw_feed, draw_lengths, draw_network, open_bound, open_graphs
+from benchmarks.graph.steps import SCORED, Case, K, draw_feed, draw_lengths, draw_network, open_bound, open_graphs
 from model.contract.vocabulary import PAD
 
 CASE = Case(12, 300, 16)
@@ -18,6 +18,11 @@ def test_ratios_are_those_of_a_round():
     summary = summarize({"plain": [10.0, 20.0, 40.0], "quick": [5.0, 4.0, 20.0]})
     assert summary["plain"]["ratio"] == 1
     assert summary["quick"] == {"ms": 5.0, "ms_least": 4.0, "ratio": 2.0, "ratio_least": 2.0, "ratio_most": 5.0}
+    beside = summarize({"plain": [10.0], SCORED: [8.0], "quick": [4.0]})
+    assert [step["ratio_to_scores"] for step in beside.values()] == [0.8, 1.0, 2.0]
+    assert "(2.50 to 2.50), 2.00 the scores alone" in format_entry(
+        CASE, {"part": "", "rows": 1, "threads": 1, "steps": beside}
+    )
     entry = {"part": "encoder", "rows": 1, "threads": 2, "steps": summary}
     assert "5.000 ms (best 4.000)    2.00 times (2.00 to 5.00)" in format_entry(CASE, entry)
 
@@ -49,6 +54,8 @@ def test_all_steps_are_proven():
     """Every graph of the comparison answers as PyTorch, and one that does not is named."""
     network = draw_network(CASE, "bert4rec")
     steps = open_graphs(network, 1)
+    [scores] = steps.pop(SCORED)(draw_feed(CASE, 2))
+    assert scores.shape == (2, CASE.items + 2)
     assert 0 < prove(network, CASE, steps, histories=40) < 1e-4
     first = steps["top-k inside"]
 

@@ -1,6 +1,5 @@
 """The store's tests run over both servers: the embedded Valkey and a Redis 7 from PATH."""
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,25 +14,22 @@ NOW_MS = 1_763_719_498_123
 
 
 @pytest.fixture(scope="session")
-def embedded_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def embedded_valkey(quick_folder: Path) -> Iterator[str]:
     """The URL of an embedded store that lives as long as the session."""
-    with EmbeddedStore(tmp_path_factory.mktemp("valkey") / "data") as store:
+    with EmbeddedStore(quick_folder / "valkey") as store:
         yield store.url
 
 
 @pytest.fixture(scope="session")
-def redis_seven(
-    tmp_path_factory: pytest.TempPathFactory, require_tool: Callable[[str], str], run_store: Callable[..., Any]
-) -> Iterator[str]:
+def redis_seven(quick_folder: Path, require_tool: Callable[[str], str], run_store: Callable[..., Any]) -> Iterator[str]:
     """The URL of a Redis 7 that answers after fsync, on a unix socket only."""
-    binary = require_tool("redis-server")
-    data_dir = tmp_path_factory.mktemp("redis")
-    with tempfile.TemporaryDirectory(prefix="nextitem-test-") as folder:
-        socket = Path(folder) / "redis.sock"
-        options = f"--port 0 --unixsocket {socket} --dir {data_dir} --appendonly yes --appendfsync always".split()
-        options += ["--save", "", "--logfile", str(data_dir / "redis.log")]
-        with run_store([binary, *options], socket):
-            yield f"unix://{socket}"
+    data_dir = quick_folder / "redis"
+    data_dir.mkdir()
+    socket = data_dir / "redis.sock"
+    options = f"--port 0 --unixsocket {socket} --dir {data_dir} --appendonly yes --appendfsync always".split()
+    options += ["--save", "", "--logfile", str(data_dir / "redis.log")]
+    with run_store([require_tool("redis-server"), *options], socket):
+        yield f"unix://{socket}"
 
 
 @pytest.fixture(params=["embedded_valkey", "redis_seven"])

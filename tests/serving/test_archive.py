@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import hashlib
 import json
+import tempfile
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,10 @@ from service.segments import Archive
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(quick_folder):
     """Where the archive is; not there yet."""
-    return tmp_path / "deep" / "archive"
+    with tempfile.TemporaryDirectory(dir=quick_folder) as folder:
+        yield Path(folder) / "deep" / "archive"
 
 
 @pytest.fixture

@@ -42,12 +42,10 @@ def test_no_file_holds_an_erased_user(tmp_path, find_canary):
 
         async def fill(prefix):
             history = HistoryStore(connect(store.url))
+            users = (CANARY, *(f"user-{other}" for other in range(100)))
             for number in range(30):
-                for user in (CANARY, *(f"user-{other}" for other in range(100))):
-                    event_id = f"{prefix}-{number}"
-                    await history.append(
-                        [make_event(user_id=user, item_id="i", event_type="view", event_id=event_id, now_ms=number)]
-                    )
+                fields = {"item_id": "i", "event_type": "view", "event_id": f"{prefix}-{number}", "now_ms": number}
+                await history.append([make_event(user_id=user, **fields) for user in users])
             return history
 
         async def archive_all():

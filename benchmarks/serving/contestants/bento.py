@@ -7,19 +7,24 @@ from typing import Any
 
 import bentoml
 
+from benchmarks.serving.contestants.orders import Orders
 from benchmarks.serving.contestants.plain import PlainModel
 
-BATCH = 16
+_orders = Orders.from_environment()
+_rows, _wait_s = _orders.batching
+_gathering: dict[str, Any] = (
+    {"batchable": True, "max_batch_size": _rows, "max_latency_ms": round(1e3 * _wait_s)} if _rows > 1 else {}
+)
 
 
-@bentoml.service(workers=1, logging={"access": {"enabled": False}}, metrics={"enabled": False})
+@bentoml.service(workers=_orders.workers, logging={"access": {"enabled": False}}, metrics={"enabled": False})
 class Recommender:
     """Items in, items out; all requests of one k."""
 
     def __init__(self) -> None:
         self.model = PlainModel.from_environment()
 
-    @bentoml.api(batchable=True, max_batch_size=BATCH)  # type: ignore[untyped-decorator] # not installed here
+    @bentoml.api(**_gathering)  # type: ignore[untyped-decorator] # not installed here
     def recommend(self, items: list[list[str]]) -> list[dict[str, Any]]:
         """One run for the whole batch; a client sends a list of one."""
         return [

@@ -8,11 +8,8 @@ from typing import Any
 
 import litserve
 
-from benchmarks.serving.contestants.plain import PlainModel
-
-BATCH = 16
-WAIT_S = 0.001
-"""How long a batch waits to be filled: longer costs latency, shorter batches."""
+from benchmarks.serving.contestants.orders import Orders
+from benchmarks.serving.contestants.plain import PlainModel, Ranking
 
 
 class Recommender(litserve.LitAPI):  # type: ignore[misc] # installed in its own environment alone
@@ -28,18 +25,32 @@ class Recommender(litserve.LitAPI):  # type: ignore[misc] # installed in its own
         """The history of one request."""
         return list(request["items"])
 
-    def predict(self, histories: list[list[str]], **_: object) -> list[list[tuple[str, float]]]:
-        """One run for the whole batch."""
-        return self.model.rank(histories, 10)
-
-    def encode_response(self, ranked: list[tuple[str, float]], **_: object) -> dict[str, Any]:
+    def encode_response(self, ranked: Ranking, **_: object) -> dict[str, Any]:
         """One answer."""
         return {"items": [{"item_id": item_id, "score": score} for item_id, score in ranked]}
 
 
+class Single(Recommender):
+    """Each request by itself."""
+
+    def predict(self, history: list[str], **_: object) -> Ranking:
+        """A run of one row."""
+        return self.model.rank([history], 10)[0]
+
+
+class Gathered(Recommender):
+    """As many requests at once as there are."""
+
+    def predict(self, histories: list[list[str]], **_: object) -> list[Ranking]:
+        """One run for the whole batch."""
+        return self.model.rank(histories, 10)
+
+
 if __name__ == "__main__":
-    api = Recommender(max_batch_size=BATCH, batch_timeout=WAIT_S, api_path="/recommend")
-    server = litserve.LitServer(api, accelerator="cpu", workers_per_device=1, fast_queue=True)
+    orders = Orders.from_environment()
+    rows, wait_s = orders.batching
+    api = (Gathered if rows > 1 else Single)(max_batch_size=rows, batch_timeout=wait_s, api_path="/recommend")
+    server = litserve.LitServer(api, accelerator="cpu", workers_per_device=orders.workers, fast_queue=True)
     server.run(
         host="127.0.0.1",
         port=int(sys.argv[1]),

@@ -11,11 +11,13 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from benchmarks.serving.contestants.orders import MODEL_VARIABLE
+
 SCORES = "scores.onnx"
 ITEMS = "items.txt"
-MODEL_VARIABLE = "BENCH_MODEL"
-STORE_VARIABLE = "BENCH_STORE"
-"""Environment variables: the model's folder, and the store's address."""
+
+Ranking = list[tuple[str, float]]
+"""Items and their scores, best first."""
 
 
 class PlainModel:
@@ -39,7 +41,7 @@ class PlainModel:
         """The one that MODEL_VARIABLE names."""
         return cls(Path(os.environ[MODEL_VARIABLE]))
 
-    def rank(self, histories: Sequence[Sequence[str]], k: int) -> list[list[tuple[str, float]]]:
+    def rank(self, histories: Sequence[Sequence[str]], k: int) -> list[Ranking]:
         """The best k items of each history and their scores, best first; none that was seen."""
         scores, _ = self.score(histories)
         best = np.argpartition(-scores, k - 1, axis=1)[:, :k]

@@ -9,7 +9,8 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 from redis.asyncio import Redis
 
-from benchmarks.serving.contestants.plain import STORE_VARIABLE, PlainModel
+from benchmarks.serving.contestants.orders import STORE_VARIABLE
+from benchmarks.serving.contestants.plain import PlainModel
 
 HISTORY_KEY = "history:{}"
 """A list of a user's newest item ids, oldest first, cut to the window when it was written."""

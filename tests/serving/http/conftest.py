@@ -96,9 +96,9 @@ def bundle_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def service_store() -> Iterator[EmbeddedStore]:
+def service_store(quick_folder: Path) -> Iterator[EmbeddedStore]:
     """The store of every service in these tests that is given no other."""
-    with tempfile.TemporaryDirectory(prefix="http-store-") as folder, EmbeddedStore(Path(folder) / "data") as store:
+    with EmbeddedStore(quick_folder / "service") as store:
         yield store
 
 
