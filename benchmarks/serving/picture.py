@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from benchmarks.graph.steps import Case
 from training.picture import begin_picture, style_line, tidy, to_png
@@ -20,6 +21,10 @@ def draw_latencies(document: Mapping[str, Any]) -> bytes:
         _draw_case(axes, _list_points(entry))
         axes.set(title=f"{Case(**entry['case'])}\n{entry['histories']} windows", xlabel="offered, requests a second")
         axes.set(xscale="log", yscale="log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))  # powers of ten with factors run into each other
+            axis.set_minor_formatter(NullFormatter())
         tidy(axes)
         if place % columns == 0:
             axes.set_ylabel("ms since a request was due\n(lines: p50, dotted: p99)")
