@@ -122,7 +122,8 @@ def rank_batch(
     K: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Rank the targets of B questions by scores (B, V), which are overwritten: what `Ranks` holds. Raises Diverged."""
-    if not bool(torch.isfinite(scores).all()):
+    least, most = torch.aminmax(scores)  # one pass without a copy, and no number is neither least nor most
+    if not bool(torch.isfinite(least) & torch.isfinite(most)):
         raise Diverged("a score is no finite number: nothing can be ranked by it")
     columns = torch.from_numpy(questions.targets.astype(np.int64) - 1).to(scores.device)[:, None]
     target = scores.gather(1, columns)

@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from training.benchmark.cells import Cell, Document, name_kind, require_log
+from training.benchmark.discounted import examine_discounted
 from training.errors import InputError
 from training.evaluation import NetworkScorer, Scorer, examine, remove_seen
 from training.examination import name_protocol, prepare_run
@@ -86,7 +87,9 @@ def measure_missing(plan: Plan, stop: Callable[[], bool]) -> list[Cell] | None:
     for done, cell in enumerate(missing):
         if stop():
             return None
-        console.print(f"cell {done + 1} of {len(missing)}: {cell.model}, {cell.protocol}, seed {cell.seed}")
+        console.print(
+            f"cell {done + 1} of {len(missing)}: {cell.model}, {cell.protocol}, seed {cell.seed}; run {cell.run}"
+        )
         document = _measure(plan, cell, stop)
         if document is None:
             return None
@@ -107,8 +110,9 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
     if results is None:
         return None
     run = Run.open(cell.run)
-    exam, scorer = prepare_run(run, plan.data, cell.recipe.data, PROTOCOLS[cell.protocol], seed=SEED)
+    exam, scorer, split = prepare_run(run, plan.data, cell.recipe.data, PROTOCOLS[cell.protocol], seed=SEED)
     marks = examine(scorer, exam)
+    discounted = examine_discounted(scorer, exam, split) if isinstance(scorer, NetworkScorer) else None
     document = {
         "model": cell.model,
         "kind": name_kind(cell.recipe),
@@ -120,6 +124,7 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
         "seed": cell.seed,
         "questions": len(exam.questions),
         "metrics": describe_marks(marks, exam.seed),
+        **({} if discounted is None else {"discounted": discounted}),
         "epochs": results["epochs"],
         "training_seconds": results["training_seconds"],
         "parameters": _count_parameters(scorer),
