@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from training.benchmark.cells import Document, group_cells
-from training.benchmark.published import Source, compare, find_sources, format_row
+from training.benchmark.published import RECIPES, Source, compare, find_sources, format_row
 from training.benchmark.verdict import format_verdict
 from training.protocol import PROTOCOLS
 from training.results import DECIDES, SHOWN, format_interval
@@ -98,13 +98,12 @@ def _format_beside(source: Source, rows: Sequence[Document]) -> list[str]:
         f"|---|---|---|{'---|' if discounted else ''}",
     ]
     found = {row["model"]: row for row in rows}
-    for model, printed in source.rows.items():
-        if model not in found:
-            continue
-        marks = [compare(found[model]["metrics"], printed)]
-        if discounted:
-            marks.append(compare(found[model]["discounted"], printed) if "discounted" in found[model] else "")
-        lines.append(f"| {model} | {format_row(printed)} | {' | '.join(marks)} |")
+    for name, printed in source.rows.items():
+        for row in (found[model] for model in RECIPES[name] if model in found):
+            marks = [compare(row["metrics"], printed)]
+            if discounted:
+                marks.append(compare(row["discounted"], printed) if "discounted" in row else "")
+            lines.append(f"| {row['model']} | {name}: {format_row(printed)} | {' | '.join(marks)} |")
     return lines
 
 
