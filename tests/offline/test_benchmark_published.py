@@ -74,6 +74,7 @@ def test_the_table_says_what_is_reached():
     assert "Caser" not in text
     others = [{**cell, "data": {**cell["data"], "fingerprint": "sha256:other"}} for cell in cells]
     assert "Beside" not in format_markdown(others, {}, "picture.png")
+    assert "Beside" not in format_markdown(cells[1:], {}, "picture.png")
 
 
 def test_a_printed_number_of_another_file_says_so():

@@ -65,7 +65,7 @@ def format_markdown(
         if any("discounted" in row for row in rows):
             lines += ["", *_format_discounted(rows)]
         for source in find_sources(sizes["fingerprint"], protocol):
-            lines += ["", *_format_beside(source, rows)]
+            lines += _format_beside(source, rows)
     return "\n".join(lines) + "\n"
 
 
@@ -88,23 +88,27 @@ def _format_discounted(rows: Sequence[Document]) -> list[str]:
 
 
 def _format_beside(source: Source, rows: Sequence[Document]) -> list[str]:
-    """What a paper prints, and whether it was reached."""
-    but = f" ({source.but})" if source.but else ""
+    """What a paper prints, and whether it was reached; nothing where none of its models is there."""
     discounted = any("discounted" in row for row in rows)
-    lines = [
-        f"Beside {source.name}{but}; within: below, but inside the 95 % intervals of all metrics:",
-        "",
-        f"| model | published {' / '.join(SHOWN)} | here |{' discounted |' if discounted else ''}",
-        f"|---|---|---|{'---|' if discounted else ''}",
-    ]
     found = {row["model"]: row for row in rows}
+    beside = []
     for name, printed in source.rows.items():
         for row in (found[model] for model in RECIPES[name] if model in found):
             marks = [compare(row["metrics"], printed)]
             if discounted:
                 marks.append(compare(row["discounted"], printed) if "discounted" in row else "")
-            lines.append(f"| {row['model']} | {name}: {format_row(printed)} | {' | '.join(marks)} |")
-    return lines
+            beside.append(f"| {row['model']} | {name}: {format_row(printed)} | {' | '.join(marks)} |")
+    if not beside:
+        return []
+    but = f" ({source.but})" if source.but else ""
+    return [
+        "",
+        f"Beside {source.name}{but}; within: below, but inside the 95 % intervals of all metrics:",
+        "",
+        f"| model | published {' / '.join(SHOWN)} | here |{' discounted |' if discounted else ''}",
+        f"|---|---|---|{'---|' if discounted else ''}",
+        *beside,
+    ]
 
 
 def _format_row(row: Document) -> str:
