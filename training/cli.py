@@ -69,7 +69,8 @@ def _fit(options: argparse.Namespace) -> int:
         _complain(f"stopped, and saved in {options.out}: the same command with --resume goes on")
         return 128 + (interrupt.received or INTERRUPTED - 128)
     _say(format_metrics(results["models"], protocol=results["protocol"], users=results["users"]))
-    _say(format_verdict(results["comparison"]))
+    if "comparison" in results:
+        _say(format_verdict(results["comparison"]))
     if recipe.rules is not None:
         _say(format_strength(results["rules"]))
     _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")

@@ -13,9 +13,11 @@ from model.nets.network import Network
 
 
 def discount_popularity(network: Network, counts: NDArray[np.int64], discount: float) -> None:
-    """Take `discount` times the log of its share of the training events, `counts` (V), off each item's score, for good.
+    """Take `discount` times the log of its share of the training events, `counts` (V), off each item's score."""
+    network.item_bias.data -= discount * torch.from_numpy(take_logs(counts)).to(network.item_bias)
 
-    One is added to each count, since an item without events has a share, too.
-    """
-    shares = (counts + 1) / (counts + 1).sum()
-    network.item_bias.data -= discount * torch.from_numpy(np.log(shares)).to(network.item_bias)
+
+def take_logs(counts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The log of each item's share of the events (V). One is added to each: an item without events has a share, too."""
+    logs: NDArray[np.float32] = np.log((counts + 1) / (counts + 1).sum()).astype(np.float32)
+    return logs

@@ -122,7 +122,8 @@ def rank_batch(
     K: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Rank the targets of B questions by scores (B, V), which are overwritten: what `Ranks` holds. Raises Diverged."""
-    if not bool(torch.isfinite(scores).all()):
+    least, most = torch.aminmax(scores)  # one pass without a copy, and no number is neither least nor most
+    if not bool(torch.isfinite(least) & torch.isfinite(most)):
         raise Diverged("a score is no finite number: nothing can be ranked by it")
     columns = torch.from_numpy(questions.targets.astype(np.int64) - 1).to(scores.device)[:, None]
     target = scores.gather(1, columns)
@@ -135,8 +136,14 @@ def rank_batch(
         rivals = scores
     else:
         rivals = scores.gather(1, torch.from_numpy(negatives.astype(np.int64) - 1).to(scores.device))
-    greater, ties = (rivals > target).sum(dim=1), (rivals == target).sum(dim=1)
-    return greater.cpu().numpy(), ties.cpu().numpy(), lists.cpu().numpy()
+    greater, ties = _count(rivals > target), _count(rivals == target)
+    return greater, ties, lists.cpu().numpy()
+
+
+def _count(hits: Tensor) -> NDArray[np.int64]:
+    """How many of each row (B, V) hold: numpy counts bytes, where torch makes numbers of them first."""
+    counts: NDArray[np.int64] = np.count_nonzero(hits.cpu().numpy(), axis=1)
+    return counts
 
 
 def remove_seen(scores: Tensor, histories: Histories) -> None:

@@ -32,12 +32,14 @@ def mark_counter(
 
 def mark_run(run: Run, data: Path, recipe: DataRecipe, protocol: Protocol, *, seed: int) -> tuple[Exam, Marks]:
     """Test a run on a log, its own or another one. Raises RunError where test events leak."""
-    exam, scorer = prepare_run(run, data, recipe, protocol, seed=seed)
+    exam, scorer, _ = prepare_run(run, data, recipe, protocol, seed=seed)
     return exam, examine(scorer, exam)
 
 
-def prepare_run(run: Run, data: Path, recipe: DataRecipe, protocol: Protocol, *, seed: int) -> tuple[Exam, Scorer]:
-    """What is to be asked, and who answers. Raises as `mark_run` does."""
+def prepare_run(
+    run: Run, data: Path, recipe: DataRecipe, protocol: Protocol, *, seed: int
+) -> tuple[Exam, Scorer, Split]:
+    """What is to be asked, who answers, and how the log is cut. Raises as `mark_run` does."""
     require_split(protocol, run.recipe.data, recipe, run.path)
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     if _is_own(run, log):
@@ -48,7 +50,7 @@ def prepare_run(run: Run, data: Path, recipe: DataRecipe, protocol: Protocol, *,
             f"told; {log.dropped} events of items that it does not know were left out"
         )
     split = cut(log, recipe)
-    return set_exam(protocol, log, split, seed), make_scorer(run, log, split)
+    return set_exam(protocol, log, split, seed), make_scorer(run, log, split), split
 
 
 def make_scorer(run: Run, log: Log, split: Split) -> Scorer:

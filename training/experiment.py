@@ -200,7 +200,7 @@ def _conclude(run: Run, log: Log, split: Split, progress: Progress, beside: Sequ
         "seed": run.recipe.train.seed,
         "users": len(exam.questions),
         "models": {name: describe_marks(mark, exam.seed) for name, mark in marks.items()},
-        "comparison": compare_models(marks, exam.seed),
+        **({"comparison": compare_models(marks, exam.seed)} if len(marks) > 1 else {}),
         **({} if rules is None else {"rules": rules}),
         "epochs": progress.epoch,
         "kept_epoch": progress.kept_epoch,

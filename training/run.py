@@ -149,7 +149,7 @@ class Run:
         shape = RESULTS if self.recipe.rules is None else RESULTS_WITH_RULES
         results = dict(self._read_json("results.json", shape))
         with self._faults("results.json"):
-            require_metrics(results["models"], self.recipe.name)
+            require_metrics(results, self.recipe.name)
             datetime.fromisoformat(results["finished_at"])
         return results
 

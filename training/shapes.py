@@ -13,12 +13,12 @@ RESULTS = {
     "protocol": str,
     "users": int,
     "models": {},
-    "comparison": {"winner": str, "second": str, "metric": str, "lead": METRIC},
     "epochs": int,
     "kept_epoch": int,
     "stopped_because": str,
     "finished_at": str,
 }
+COMPARISON = {"comparison": {"winner": str, "second": str, "metric": str, "lead": METRIC}}
 RESULTS_WITH_RULES = {**RESULTS, "rules": {"strength": float, DECIDES: {"0": float}}}
 EPOCH = {"epoch": int, "loss": float, "seconds": float, "validation": dict.fromkeys(SHOWN, float)}
 
@@ -34,11 +34,17 @@ def parse(text: str | bytes, shape: Mapping[str, Any] | None = None) -> Any:  # 
     return document
 
 
-def require_metrics(models: Mapping[str, Any], name: str) -> None:
-    """Refuse models among which this one has no metrics with their intervals. Raises as `parse` does."""
+def require_metrics(results: Mapping[str, Any], name: str) -> None:
+    """Refuse results in which this model, or another one, has no metrics with their intervals. Raises as `parse` does.
+
+    Of several models they say which is the best.
+    """
+    models = results["models"]
     _require(models, {name: dict.fromkeys(SHOWN, METRIC)}, "models")
     for model in models.values():
         _require(model, dict.fromkeys(model, METRIC), "a model")
+    if len(models) > 1:
+        _require(results, COMPARISON, "the document")
 
 
 def _require(document: object, shape: Any, name: str) -> None:  # noqa: ANN401 - a type or a shape

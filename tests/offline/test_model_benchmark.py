@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from training.benchmark.cells import Cell
 from training.cli import main
+from training.recipe import read_recipe
 
 QUICK = ["--set", "train.device=cpu", "--set", "train.epochs=2"]
 SMALL = '[model]\nnetwork = "{}"\nmax_length = 6\nwidth = 8\n[train]\nbatch_size = 8\n'
@@ -81,6 +84,26 @@ def test_only_what_is_missing_is_measured(tmp_path, bench, capsys):
     text = (tmp_path / "out" / "benchmark.md").read_text()
     assert text.count("| rules | counter |") == 1
     assert "the best baseline, rules" in text
+
+
+def test_a_finished_run_is_taken(tmp_path, bench, cycle_csv, capsys):
+    """A run that `fit` made by the same recipe is not trained again; the cell says what the run says."""
+    recipe, run = str(tmp_path / "small-gru4rec.toml"), tmp_path / "elsewhere"
+    assert main(["fit", recipe, "--data", str(cycle_csv), "--out", str(run), *QUICK]) == 0
+    told = (run / "results.json").read_bytes()
+    cell = Cell(
+        model="small-gru4rec",
+        recipe=read_recipe(recipe, [*QUICK[1::2], "train.seed=1"]),
+        data="ring",
+        protocol="P2",
+        out=tmp_path / "out",
+        runs=tmp_path / "runs",
+    )
+    shutil.copytree(run, cell.run)
+    assert main(bench("small-gru4rec")) == 0
+    assert f"run {cell.run}" in capsys.readouterr().err
+    assert (cell.run / "results.json").read_bytes() == told
+    assert json.loads(cell.path.read_text())["metrics"] == json.loads(told)["models"]["gru4rec"]
 
 
 def test_without_ranks_there_is_no_new_verdict(tmp_path, bench):

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.contract.arrays import ARRAY_FAULTS
 from model.contract.files import write_whole
 from model.nets.catalogue import NETWORKS
 from model.nets.network import UserNetwork
 from training.errors import InputError
-from training.evaluation import Ranks
 from training.files import write_json
 from training.metrics import measure_ranks
 from training.model_recipe import CounterRecipe, TransformerRecipe
@@ -100,10 +100,10 @@ class Cell:
         """Whether the document is there, and of this recipe. Raises InputError for a damaged one."""
         return self.path.is_file() and make_recipe(read_cell(self.path)["recipe"]) == self.recipe
 
-    def write(self, document: Document, ranks: Ranks) -> None:
-        """Keep the ranks, then the document, which makes the cell finished."""
+    def write(self, document: Document, greater: NDArray[np.int64], ties: NDArray[np.int64]) -> None:
+        """Keep the ranks (B), as `Ranks` has them, then the document, which makes the cell finished."""
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, greater=ranks.greater, ties=ranks.ties)
+        np.savez_compressed(buffer, greater=greater, ties=ties)
         write_whole(self.ranks, buffer.getvalue())
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_json(self.path, document)

@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from training.benchmark.cells import Document, group_cells
+from training.benchmark.published import RECIPES, Source, compare, find_sources, format_row
 from training.benchmark.verdict import format_verdict
 from training.protocol import PROTOCOLS
 from training.results import DECIDES, SHOWN, format_interval
@@ -19,14 +20,22 @@ def average_seeds(cells: Sequence[Document]) -> list[Document]:
         by_model.setdefault(cell["model"], []).append(cell)
     rows = []
     for model, seeds in by_model.items():
-        metrics = {
-            metric: {end: fmean(cell["metrics"][metric][end] for cell in seeds) for end in ("value", "low", "high")}
-            for metric in SHOWN
-        }
+        metrics = _average([cell["metrics"] for cell in seeds])
         costs = {key: fmean(cell[key] for cell in seeds) for key in ("training_seconds", "ms_per_request")}
         known = {"kind": seeds[0]["kind"], "parameters": seeds[0]["parameters"], "seeds": len(seeds)}
-        rows.append({"model": model, "metrics": metrics, **costs, **known})
+        row = {"model": model, "metrics": metrics, **costs, **known}
+        if all("discounted" in cell for cell in seeds):
+            row["discounted"] = _average([cell["discounted"]["metrics"] for cell in seeds])
+            row["discounts"] = sorted({cell["discounted"]["by"] for cell in seeds})
+        rows.append(row)
     return sorted(rows, key=lambda row: -float(row["metrics"][DECIDES]["value"]))
+
+
+def _average(seeds: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+    return {
+        metric: {end: fmean(each[metric][end] for each in seeds) for end in ("value", "low", "high")}
+        for metric in SHOWN
+    }
 
 
 def format_markdown(
@@ -51,8 +60,55 @@ def format_markdown(
             f"| model | kind | seeds | {' | '.join(SHOWN)} | parameters | training, s | ms a request |",
             f"|---|---|---|{'---|' * len(SHOWN)}---|---|---|",
         ]
-        lines += [_format_row(row) for row in average_seeds(group)]
+        rows = average_seeds(group)
+        lines += [_format_row(row) for row in rows]
+        if any("discounted" in row for row in rows):
+            lines += ["", *_format_discounted(rows)]
+        for source in find_sources(sizes["fingerprint"], protocol):
+            lines += _format_beside(source, rows)
     return "\n".join(lines) + "\n"
+
+
+def _format_discounted(rows: Sequence[Document]) -> list[str]:
+    """The same weights with popularity taken off the scores."""
+    head = [
+        'With popularity discounted as validation prefers (docs/protocols.md, "What P1 rewards"):',
+        "",
+        f"| model | discount | {' | '.join(SHOWN)} |",
+        f"|---|---|{'---|' * len(SHOWN)}",
+    ]
+    ranked = sorted(
+        (row for row in rows if "discounted" in row), key=lambda row: -float(row["discounted"][DECIDES]["value"])
+    )
+    return head + [
+        f"| {row['model']} | {' to '.join(f'{by:g}' for by in row['discounts'])} | "
+        f"{' | '.join(format_interval(row['discounted'][metric]) for metric in SHOWN)} |"
+        for row in ranked
+    ]
+
+
+def _format_beside(source: Source, rows: Sequence[Document]) -> list[str]:
+    """What a paper prints, and whether it was reached; nothing where none of its models is there."""
+    discounted = any("discounted" in row for row in rows)
+    found = {row["model"]: row for row in rows}
+    beside = []
+    for name, printed in source.rows.items():
+        for row in (found[model] for model in RECIPES[name] if model in found):
+            marks = [compare(row["metrics"], printed)]
+            if discounted:
+                marks.append(compare(row["discounted"], printed) if "discounted" in row else "")
+            beside.append(f"| {row['model']} | {name}: {format_row(printed)} | {' | '.join(marks)} |")
+    if not beside:
+        return []
+    but = f" ({source.but})" if source.but else ""
+    return [
+        "",
+        f"Beside {source.name}{but}; within: below, but inside the 95 % intervals of all metrics:",
+        "",
+        f"| model | published {' / '.join(SHOWN)} | here |{' discounted |' if discounted else ''}",
+        f"|---|---|---|{'---|' if discounted else ''}",
+        *beside,
+    ]
 
 
 def _format_row(row: Document) -> str:

@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from training.benchmark.cells import Cell, Document, name_kind, require_log
+from training.benchmark.discounted import examine_discounted
 from training.errors import InputError
 from training.evaluation import NetworkScorer, Scorer, examine, remove_seen
 from training.examination import name_protocol, prepare_run
@@ -86,7 +87,9 @@ def measure_missing(plan: Plan, stop: Callable[[], bool]) -> list[Cell] | None:
     for done, cell in enumerate(missing):
         if stop():
             return None
-        console.print(f"cell {done + 1} of {len(missing)}: {cell.model}, {cell.protocol}, seed {cell.seed}")
+        console.print(
+            f"cell {done + 1} of {len(missing)}: {cell.model}, {cell.protocol}, seed {cell.seed}; run {cell.run}"
+        )
         document = _measure(plan, cell, stop)
         if document is None:
             return None
@@ -102,13 +105,18 @@ def _say_minutes(seconds: float) -> str:
 
 
 def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | None:
-    beside = ("markov",) if cell.recipe.model.network == "pop" else ("pop",)  # the others have cells of their own
-    results = fit(cell.recipe, plan.data, cell.run, resume=True, items=None, stop=stop, beside=beside)
+    # Nobody is measured beside it: the others have cells of their own.
+    results = fit(cell.recipe, plan.data, cell.run, resume=True, items=None, stop=stop, beside=())
     if results is None:
         return None
     run = Run.open(cell.run)
-    exam, scorer = prepare_run(run, plan.data, cell.recipe.data, PROTOCOLS[cell.protocol], seed=SEED)
-    marks = examine(scorer, exam)
+    exam, scorer, split = prepare_run(run, plan.data, cell.recipe.data, PROTOCOLS[cell.protocol], seed=SEED)
+    if cell.protocol == results["protocol"]:  # fit has asked these very questions
+        metrics, ranks = results["models"][run.recipe.name], run.read_ranks()
+    else:
+        marks = examine(scorer, exam)
+        metrics, ranks = describe_marks(marks, exam.seed), (marks.ranks.greater, marks.ranks.ties)
+    discounted = examine_discounted(scorer, exam, split) if isinstance(scorer, NetworkScorer) else None
     document = {
         "model": cell.model,
         "kind": name_kind(cell.recipe),
@@ -119,7 +127,8 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
         "protocol": cell.protocol,
         "seed": cell.seed,
         "questions": len(exam.questions),
-        "metrics": describe_marks(marks, exam.seed),
+        "metrics": metrics,
+        **({} if discounted is None else {"discounted": discounted}),
         "epochs": results["epochs"],
         "training_seconds": results["training_seconds"],
         "parameters": _count_parameters(scorer),
@@ -128,7 +137,7 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
         "environment": run.config["environment"],
         "measured_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
-    cell.write(document, marks.ranks)
+    cell.write(document, *ranks)
     return document
 
 
