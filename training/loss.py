@@ -33,11 +33,15 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
     if batch.negatives is None:
         return cross_entropy_sum(read, network.table, network.item_bias, targets)
     negatives = torch.from_numpy(batch.negatives).to(device)
-    positive = network.score_columns(read, targets[:, None])[:, 0]
     if recipe.loss == "sampled_softmax":
         # Klenitskiy & Vasilev 2023; uniform draws need no correction by their probabilities, which would cancel out.
-        rows, bias = F.embedding(negatives, network.table), network.item_bias[negatives]
+        # All rows are looked up at once, for one gradient of the table's size.
+        columns = torch.cat([targets, negatives])
+        own, rows = network.pick_rows(columns).split([len(targets), len(negatives)])
+        own_bias, bias = network.item_bias[columns].split([len(targets), len(negatives)])
+        positive = (read * own).sum(dim=-1) + own_bias
         return sampled_cross_entropy_sum(read, rows, bias, targets=targets, positive=positive, negatives=negatives)
+    positive = network.score_columns(read, targets[:, None])[:, 0]
     negative = network.score_columns(read, negatives).masked_fill(negatives == targets[:, None], -torch.inf)
     match recipe.loss:
         case "gbce":
