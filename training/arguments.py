@@ -56,6 +56,9 @@ def make_parser() -> argparse.ArgumentParser:
     compare.add_argument("--protocol", choices=PROTOCOL_NAMES, help="with --data: how to ask and rank")
     compare.add_argument("--seed", type=int, metavar="N", help="of drawn negatives and of intervals (12345)")
     compare.add_argument(
+        "--average-seeds", action="store_true", help="runs that differ by train.seed alone count as one, user by user"
+    )
+    compare.add_argument(
         "--out", type=Path, default=Path("comparison.png"), metavar="PNG", help="the plot (comparison.png)"
     )
     compare.add_argument("--json", action="store_true", help="print JSON")

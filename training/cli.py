@@ -119,9 +119,10 @@ def _compare(options: argparse.Namespace) -> int:
 
     require_distinct(options.names)
     if options.data:
-        document = compare_on(options.names, options.data, options.protocol, seed)
+        document = compare_on(options.names, options.data, options.protocol, seed, average_seeds=options.average_seeds)
     else:
-        document = compare_runs([_open_run(Path(name)) for name in options.names], seed)
+        runs = [_open_run(Path(name)) for name in options.names]
+        document = compare_runs(runs, seed, average_seeds=options.average_seeds)
     write_whole(options.out, draw_comparison(document))
     if options.json:
         del document["epochs"]

@@ -22,8 +22,11 @@ from training.split import Questions
 Values = Mapping[str, NDArray[np.float64]]
 
 
-def compare_runs(runs: Sequence[Run], seed: int) -> dict[str, Any]:
-    """Compare by what each finished run wrote down of its own test. Raises RunError unless they can be paired."""
+def compare_runs(runs: Sequence[Run], seed: int, *, average_seeds: bool = False) -> dict[str, Any]:
+    """Compare by what each finished run wrote down of its own test. Raises RunError unless they can be paired.
+
+    With `average_seeds` runs that differ by their seed alone count as one: each user's metrics are averaged over them.
+    """
     first, *others = runs
     for run in others:
         for what, key in (("log", "fingerprint"), ("protocol", "protocol"), ("number of users", "users")):
@@ -33,7 +36,8 @@ def compare_runs(runs: Sequence[Run], seed: int) -> dict[str, Any]:
                     "which tests them anew"
                 )
     values = {str(run.path): measure_ranks(*run.read_ranks()) for run in runs}
-    return _describe(values, runs, protocol=first.read_results()["protocol"], seed=seed)
+    seeds = _group_seeds(list(values), runs) if average_seeds else {}
+    return _describe(values, runs, seeds, protocol=first.read_results()["protocol"], seed=seed)
 
 
 def _identify(run: Run) -> dict[str, object]:
@@ -45,8 +49,14 @@ def _identify(run: Run) -> dict[str, object]:
     }
 
 
-def compare_on(names: Sequence[str], data: Path, protocol_name: str | None, seed: int) -> dict[str, Any]:
-    """Test runs and baselines anew on a log, under one protocol. Raises RunError unless they can be paired."""
+def compare_on(
+    names: Sequence[str], data: Path, protocol_name: str | None, seed: int, *, average_seeds: bool = False
+) -> dict[str, Any]:
+    """Test runs and baselines anew on a log, under one protocol. Raises RunError unless they can be paired.
+
+    `average_seeds` is that of `compare_runs`.
+    """
+    names = [name if name in COUNTERS else str(Path(name)) for name in names]
     runs = {name: Run.open(Path(name)) for name in names if name not in COUNTERS}
     if len({run.vocabulary.to_bytes() for run in runs.values()}) > 1:
         raise RunError(f"{' and '.join(runs)} were not trained on the same items: no comparison of them is fair")
@@ -65,14 +75,37 @@ def compare_on(names: Sequence[str], data: Path, protocol_name: str | None, seed
         values[name] = marks.values
         if not _ask_the_same(exams[names[0]].questions, exams[name].questions):
             raise RunError(f"{names[0]} and {name} are not asked the same questions: compare runs of one log and split")
-    return _describe(values, list(runs.values()), protocol=protocol.name, seed=seed)
+    seeds = _group_seeds(names, list(runs.values())) if average_seeds else {}
+    return _describe(values, list(runs.values()), seeds, protocol=protocol.name, seed=seed)
 
 
 def _ask_the_same(some: Questions, others: Questions) -> bool:
     return np.array_equal(some.targets, others.targets) and np.array_equal(some.histories.ends, others.histories.ends)
 
 
-def _describe(values: Mapping[str, Values], runs: Sequence[Run], *, protocol: str, seed: int) -> dict[str, Any]:
+def _group_seeds(names: Sequence[str], runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Those that differ by their seed alone, by the first of them. Raises InputError where one group is all."""
+    recipes = {str(run.path): replace(run.recipe, train=replace(run.recipe.train, seed=0)) for run in runs}
+    seeds: dict[str, list[str]] = {}
+    for name in names:
+        recipe = recipes.get(name)  # a counter has none
+        leader = next((other for other in seeds if recipe is not None and recipes.get(other) == recipe), name)
+        seeds.setdefault(leader, []).append(name)
+    if len(seeds) == 1:
+        raise InputError("--average-seeds: these runs are seeds of one recipe, which leaves nothing to compare it with")
+    return seeds
+
+
+def _describe(
+    values: Mapping[str, Values], runs: Sequence[Run], seeds: Mapping[str, list[str]], *, protocol: str, seed: int
+) -> dict[str, Any]:
+    """The document; where there are groups of `seeds`, each stands there as one under its first one's name."""
+    if seeds:
+        values = {
+            leader: {metric: np.mean([values[name][metric] for name in names], axis=0) for metric in values[leader]}
+            for leader, names in seeds.items()
+        }
+        runs = [run for run in runs if str(run.path) in seeds]
     first, *others = values
     return {
         "protocol": protocol,
@@ -86,6 +119,7 @@ def _describe(values: Mapping[str, Values], runs: Sequence[Run], *, protocol: st
             )
             for name in others
         },
+        "seeds": dict(seeds),
         "settings": _find_differing_settings(runs),
         "epochs": {str(run.path): epochs for run in runs if (epochs := run.read_epochs())},
     }
@@ -122,6 +156,9 @@ def format_comparison(document: Mapping[str, Any]) -> str:
         clear = [metric for metric in SHOWN if difference[metric]["low"] > 0 or difference[metric]["high"] < 0]
         verdict = f"beyond chance: {', '.join(clear)}" if clear else "all of it may be chance"
         lines.append(f"{format_row(name, difference, width, sign='+')}  {verdict}")
+    if document["seeds"]:
+        lines += ["", "seeds averaged user by user"]
+        lines += [f"{leader}: {', '.join(names)}" for leader, names in document["seeds"].items()]
     if document["settings"]:
         lines += ["", "settings that differ"]
         for key, by_run in document["settings"].items():

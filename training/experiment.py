@@ -42,6 +42,7 @@ from training.results import compare_models, describe_marks
 from training.rules import learn_rules, require_room
 from training.run import Run
 from training.split import Questions, Split
+from training.start import factorise_items, place_items
 from training.strength import choose_strength, try_strengths
 
 BESIDE = ("pop", "markov", "rules")
@@ -131,6 +132,12 @@ def _train(run: Run, log: Log, split: Split, stop: Callable[[], bool], processes
     network = run.make_network().to(device)
     optimizer = make_optimizer(network, recipe)
     fresh = processes.tell(lambda: not run.checkpoint.exists())
+    if fresh and recipe.start == "ppmi":
+        config = network.config
+        place_items(
+            network,
+            processes.tell(lambda: factorise_items(split.train, config.item_count, config.width, recipe.seed)),
+        )
     progress = Progress() if fresh else load_checkpoint(run.checkpoint, network, optimizer)
     events = run.encode_events(log)
     samples = Samples(

@@ -174,6 +174,7 @@ class NovaRecipe(TransformerRecipe):
     numbers: tuple[str, ...] = ()
     buckets: int = 10
     behaviour_dropout: float = 0.1
+    composed: bool = False
     new_items: float = 0.0
 
     def __post_init__(self) -> None:
@@ -185,6 +186,7 @@ class NovaRecipe(TransformerRecipe):
         require(0 <= self.new_items < 1, "model.new_items", "at least 0 and below 1")
         described = bool(self.categories or self.numbers) and self.tied
         require(described or not self.new_items, "model.new_items", "0 without categories or numbers, and untied")
+        require(described or not self.composed, "model.composed", "false without categories or numbers, and untied")
         named = (*self.categories, *self.numbers)
         require(len(set(named)) == len(named), "model.categories and model.numbers", "columns named once")
 

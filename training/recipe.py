@@ -28,6 +28,7 @@ SPLITS = ("leave-one-out", "time")
 LOSSES = ("softmax", "sampled_softmax", "gbce", "bce", "bpr", "bpr_max", "top1_max")
 OWN_NEGATIVES = ("bce", "bpr")
 """Losses that draw negatives for each target, unseen by its user; the others share theirs in a batch."""
+STARTS = ("random", "ppmi")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -77,6 +78,7 @@ class TrainRecipe:
     """[train]: samples, optimizer and when to stop."""
 
     seed: int = 1
+    start: str = "random"
     device: str = "auto"
     precision: str = "auto"
     epochs: int = 200
@@ -103,6 +105,7 @@ class TrainRecipe:
 
     def __post_init__(self) -> None:
         """Refuse values outside their ranges."""
+        require(self.start in STARTS, "train.start", f"one of {', '.join(STARTS)}")
         require(self.device in DEVICES, "train.device", f"one of {', '.join(DEVICES)}")
         require(self.precision in PRECISIONS, "train.precision", f"one of {', '.join(PRECISIONS)}")
         require(self.loss in LOSSES, "train.loss", f"one of {', '.join(LOSSES)}")

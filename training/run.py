@@ -44,6 +44,7 @@ from model.contract.vocabulary import Vocabulary
 from model.nets.catalogue import make_network
 from model.nets.features import SideInformation
 from model.nets.network import Network, SequenceNetwork
+from model.nets.nova import Nova
 from model.nets.rules import Rules
 from training.behaviour import Behaviour
 from training.checkpoint import load_weights
@@ -222,6 +223,8 @@ class Run:
             raise RunError(f"{self.path} has no weights yet: no epoch is complete")
         network = self.make_network()
         load_weights(self.kept, network)
+        if isinstance(network, Nova):
+            network.settle()
         if self.recipe.popularity_discount:
             discount_popularity(network, self._read_counts("trained.npy"), self.recipe.popularity_discount)
         if isinstance(network, SequenceNetwork) and self.recipe.rules is not None and not alone:

@@ -62,6 +62,13 @@ class Network(nn.Module, ABC):
         """The output embeddings (V, S), row j for the item of index j + 1."""
         return self.rows[PAD + 1 : -1]
 
+    def pick_rows(self, columns: Tensor) -> Tensor:
+        """The output embeddings (..., S) of some items, by columns (...).
+
+        Not by `table`, since the gradient of a slice is one more array of the table's size.
+        """
+        return F.embedding(columns + PAD + 1, self.rows)
+
     def read_head(self, hidden: Tensor) -> Tensor:
         """Make states (..., S) ready for the item table."""
         return hidden
@@ -72,7 +79,7 @@ class Network(nn.Module, ABC):
 
     def score_columns(self, read: Tensor, columns: Tensor) -> Tensor:
         """Logits of some items: what `read_head` gives (M, S), columns (K) for all rows or (M, K) -> (M, K)."""
-        rows = F.embedding(columns, self.table)
+        rows = self.pick_rows(columns)
         products = read @ rows.t() if columns.dim() == 1 else (read[:, None] * rows).sum(dim=-1)
         return products + self.item_bias[columns]
 

@@ -22,6 +22,7 @@ def extend(network: Nova, larger: Nova, places: Tensor) -> Nova:
     rows = state.pop("items.weight")
     state.pop("item_bias", None)
     larger.load_state_dict(state, strict=False)
+    larger.composed = network.composed
     every = torch.arange(larger.config.item_count + 2)
     larger.items.weight.copy_(larger.portray(every))
     moved = torch.cat([torch.tensor([PAD]), places, every[-1:]])  # [mask] stays behind the last item

@@ -5,6 +5,9 @@ same side information; queries and keys are made of R, values of the input alone
 the space of the items, which ranks them (section 3.3). The invasive fusion of section 3.2, for comparison, puts R in at
 the bottom of BERT4Rec as it is. Position is side information as well.
 
+`composed` rows are not the paper's: features stand in the space of the items themselves (Kula 2015, LightFM), where
+values and scores know them, too, and an item that is rarely met leans on the others of its kind.
+
 What the paper leaves open: each side vector has a LayerNorm of its own, as the sum of embeddings has in BERT4Rec, so
 that all of them begin as large as the items; a fusor belongs to its layer.
 """
@@ -34,6 +37,8 @@ class NovaConfig(TransformerConfig):
     invasive: bool = False
     behaviour_dropout: float = 0.1
     """The share of histories trained without what is known of their events, so that answers do without it, too."""
+    composed: bool = False
+    """Whether the row of an item, read and ranked, is its own plus a sum of what is known of it."""
     new_items: float = 0.0
     """The share of items that a step ranks by their features alone, so that items without a row of their own can be."""
 
@@ -44,8 +49,10 @@ class NovaConfig(TransformerConfig):
             raise ValueError(f"fusion is one of {', '.join(FUSIONS)}")
         if not 0 <= self.behaviour_dropout <= 1:
             raise ValueError("behaviour_dropout lies in [0, 1]")
-        if not 0 <= self.new_items < 1 or (self.new_items and not self.tied):
-            raise ValueError("new_items lies in [0, 1), and above 0 it wants tied embeddings")
+        if not 0 <= self.new_items < 1:
+            raise ValueError("new_items lies in [0, 1)")
+        if (self.new_items or self.composed) and not self.tied:
+            raise ValueError("new_items and composed want tied embeddings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +113,8 @@ class Nova(Transformer):
         self.side_norms = nn.ModuleList(make_norm(config) for _ in range(self.vectors - 1))
         if config.invasive:
             self.fuse = Fusor(config.fusion, self.vectors, config.width)
-        if config.new_items:
+        self.composed = config.composed
+        if config.new_items or config.composed:
             self.portraits = side.make_columns(config.width)
             self.likeness = nn.Parameter(torch.zeros(config.width))
         self.reset_parameters()
@@ -115,15 +123,35 @@ class Nova(Transformer):
     def rows(self) -> Tensor:
         """The output embeddings (V + 2, D); while training for new items, a share of them made of features."""
         rows = super().rows
+        if self.composed:
+            rows = rows + self.portray(torch.arange(len(rows), device=rows.device))
         if not (self.training and self.config.new_items):
             return rows
         dropped = torch.rand_like(rows[:, :1]) < self.config.new_items
         return torch.where(dropped, self.portray(torch.arange(len(rows), device=rows.device)), rows)
 
+    def pick_rows(self, columns: Tensor) -> Tensor:
+        """The output embeddings (..., D) of some items; composed ones are composed alone, not the whole table."""
+        if self.composed and not (self.training and self.config.new_items):
+            return self.read_items(columns + PAD + 1)
+        return super().pick_rows(columns)
+
+    def read_items(self, item_ids: Tensor) -> Tensor:
+        """Embeddings (B, T, D) of item_ids (B, T), composed as the output ones are."""
+        own = super().read_items(item_ids)
+        return own + self.portray(item_ids) if self.composed else own
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Put composed rows into the item table for good: the same answers from an ordinary table."""
+        if self.composed:
+            self.items.weight.copy_(self.eval().rows)
+            self.composed = False
+
     def portray(self, item_ids: Tensor) -> Tensor:
-        """Output embeddings (K, D) of items (K) by their features alone: a sum over columns, as DropoutNet's is."""
+        """Embeddings (..., D) of items (...) by their features alone: a sum over columns, as DropoutNet's is."""
         portraits = [column(item_ids) for column in self.portraits]
-        return sum(portraits, self.likeness.expand(len(item_ids), -1))
+        return sum(portraits, self.likeness)
 
     def make_layer(self) -> Layer:
         """A layer of two streams, or an ordinary one above an invasive fusion."""

@@ -41,7 +41,7 @@ class Sasrec(Transformer):
         column = torch.arange(T, device=item_ids.device)
         before = shift_right(item_ids, lengths, self.config.item_count + 1)
         earlier = (told.roll(1, dims=1) for told in events)  # what came to stand beside [mask] counts for nothing
-        x, side = self.place(self.items(before) * math.sqrt(self.config.width), before, *earlier)
+        x, side = self.place(self.read_items(before) * math.sqrt(self.config.width), before, *earlier)
         past = (column[:, None] >= column) & mark_real(item_ids, lengths)[:, None, :]
         allowed = past | (column[:, None] == column)  # padding sees itself: a query without keys would give NaN
         return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None], at, side)

@@ -175,6 +175,11 @@ class Transformer(SequenceNetwork):
         """One of the layers."""
         return Layer(self.config)
 
+    def read_items(self, item_ids: Tensor) -> Tensor:
+        """Embeddings (B, T, D) of item_ids (B, T) as they are read."""
+        read: Tensor = self.items(item_ids)
+        return read
+
     def place(self, tokens: Tensor, item_ids: Tensor, *events: Tensor) -> tuple[Tensor, Side]:  # noqa: ARG002 - for side information
         """What enters the first layer for embeddings (B, T, D) of item_ids (B, T), and what all layers get beside it.
 

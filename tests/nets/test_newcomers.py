@@ -77,6 +77,20 @@ def test_the_larger_network_exports(networks):
     check_parity(export_network(extended), make_golden(extended, ALL, histories), ALL, max_length=8)
 
 
+def test_new_items_of_composed_rows_are_what_is_known_of_them(networks):
+    """Old items keep their scores after settling, a new one has the part that features make."""
+    small, larger = networks
+    for network in networks:
+        network.composed = True
+    before = score(small, OLD, [OLD.item_ids[7]])
+    small.settle()
+    extended = extend(small, larger, PLACES)
+    after = score(extended, ALL, [OLD.item_ids[7]])
+    assert {item: after[item] for item in before} == pytest.approx(before, abs=1e-5)
+    new = ALL.index_of("i33")
+    torch.testing.assert_close(extended.rows[new], extended.portray(torch.tensor([new]))[0])
+
+
 def test_training_ranks_a_share_of_items_by_their_features(networks):
     """About a fifth of the rows, others each time, and gradients reach what makes them; answering, none."""
     small, _ = networks

@@ -138,6 +138,29 @@ def test_batched_histories_answer_as_single_ones(make_nova, ask, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_composed_rows_are_an_items_own_and_its_features(make_nova, ask, vocabulary, name):
+    """What is ranked, picked and read agrees, both parts learn, and one settled table answers the same."""
+    network = make_nova(name, composed=True)
+    every = torch.arange(V + 2)
+    torch.testing.assert_close(network.rows, network.items.weight + network.portray(every))
+    columns = torch.tensor([4, 0, 4])
+    torch.testing.assert_close(network.pick_rows(columns), network.table[columns])
+    torch.testing.assert_close(network.read_items(every), network.rows)
+    network.pick_rows(columns).sum().backward()
+    assert network.items.weight.grad[5].any()
+    assert not network.items.weight.grad[6].any()
+    assert network.portraits[0].values.weight.grad.any()
+
+    histories = [[1, 2, 3], [7]]
+    before = ask(network, *histories)
+    network.settle()
+    torch.testing.assert_close(ask(network, *histories), before, rtol=1e-5, atol=1e-5)
+    assert network.rows is network.items.weight
+    items = [vocabulary.decode(history) for history in histories]
+    check_parity(export_network(network), make_golden(network, vocabulary, items), vocabulary, max_length=12)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_some_places_alone_have_the_states_of_all(make_nova, name):
     """The last layer worked out at a few places gives what it gives when all are worked out."""
     network = make_nova(name)

@@ -84,6 +84,7 @@ def test_what_cannot_be_learned_is_refused(keys, known, fault, words):
         ({"buckets": 1}, r"model\.buckets must be at least 2"),
         ({"categories": ["a"], "numbers": ["a"]}, "columns named once"),
         ({"new_items": 0.1}, r"model\.new_items must be 0 without categories or numbers, and untied"),
+        ({"composed": True}, r"model\.composed must be false without categories or numbers, and untied"),
         ({"new_items": 1.0, "numbers": ["a"]}, r"model\.new_items must be at least 0 and below 1"),
     ],
 )

@@ -334,6 +334,45 @@ def test_runs_are_compared_question_by_question(tmp_path, cycle_csv, recipe, cap
     assert f"train.seed: {first} 1, {second} 2" in text
 
 
+def test_seeds_of_one_recipe_count_as_one(tmp_path, cycle_csv, recipe, capsys):
+    """Their metrics are averaged user by user, by what runs wrote and anew, and the difference is that of the means."""
+    runs = {(masks, seed): str(tmp_path / f"{masks}-{seed}") for masks in (0.2, 0.6) for seed in (1, 2)}
+    for (masks, seed), run in runs.items():
+        settings = [
+            "--set",
+            f"train.seed={seed}",
+            "--set",
+            f"train.mask_probability={masks}",
+            "--set",
+            "train.epochs=1",
+        ]
+        assert main(["fit", recipe, "--data", str(cycle_csv), "--out", run, *settings]) == 0
+    capsys.readouterr()
+    base = ["compare", "--average-seeds", "--out", str(tmp_path / "picture.png"), *runs.values()]
+    assert main([*base, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    few, many = runs[0.2, 1], runs[0.6, 1]
+    assert shown["seeds"] == {few: [few, runs[0.2, 2]], many: [many, runs[0.6, 2]]}
+    assert shown["settings"] == {"train.mask_probability": {few: 0.2, many: 0.6}}
+    ndcg = {
+        key: json.loads(Path(run, "results.json").read_text())["models"]["bert4rec"]["NDCG@10"]["value"]
+        for key, run in runs.items()
+    }
+    assert shown["models"][many]["NDCG@10"]["value"] == pytest.approx((ndcg[0.6, 1] + ndcg[0.6, 2]) / 2)
+    difference = shown["differences"][many]["NDCG@10"]
+    assert difference["value"] == pytest.approx((ndcg[0.6, 1] + ndcg[0.6, 2] - ndcg[0.2, 1] - ndcg[0.2, 2]) / 2)
+    assert difference["low"] <= difference["value"] <= difference["high"]
+
+    assert main([*base, "markov", "--data", str(cycle_csv), "--json"]) == 0
+    anew = json.loads(capsys.readouterr().out)
+    assert anew["models"][many]["NDCG@10"] == shown["models"][many]["NDCG@10"]
+    assert anew["seeds"]["markov"] == ["markov"]
+    assert main(base) == 0
+    assert f"{few}: {few}, {runs[0.2, 2]}" in capsys.readouterr().out
+    assert main(["compare", few, runs[0.2, 2], "--average-seeds"]) == 2
+    assert "seeds of one recipe" in capsys.readouterr().err
+
+
 def test_runs_that_cannot_be_paired_are_refused(tmp_path, cycle_csv, recipe, capsys):
     """Another log, another split, one run twice, one run alone, no picture left behind."""
     other = tmp_path / "other.csv"
