@@ -112,8 +112,8 @@ def drive_closed(
                 lines.send(payload, now_s)
 
         send_next()
-        while lines.flying and time.perf_counter() < end_s:
-            lines.receive(end_s - time.perf_counter(), then=send_next)
+        while lines.flying and (left_s := end_s - time.perf_counter()) > 0:
+            lines.receive(left_s, then=send_next)
         lines.sample.seconds = time.perf_counter() - began_s
         return lines.sample
 
