@@ -404,9 +404,13 @@ def run_benchmark(cache, out, *options):
     """The command over CASE, with little to store."""
     words = ["--cases", "12,300,16", "--users", "30", "--cache", cache, "--out", out]
     command = [sys.executable, "-m", "benchmarks.serving", *map(str, words), *options]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
-    )
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # of tests in the background it would be ignored
+    try:
+        return subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.timeout(900)  # five servers start
