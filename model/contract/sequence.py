@@ -25,13 +25,7 @@ class Input(NamedTuple):
 
 def align_right(rows: Sequence[Row], *, at_least: int = 1) -> Input:
     """Stack rows of indexes into (B, T), right-aligned, T being the longest row and never less than `at_least`."""
-    lengths = [len(row) for row in rows]
-    width = max(at_least, *lengths, 0)
-    item_ids = np.full((len(rows), width), PAD, dtype=np.int32)
-    for number, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        if length:
-            item_ids[number, width - length :] = row
-    return Input(item_ids, np.array(lengths, dtype=np.int32))
+    return _align(rows, free=0, at_least=at_least)
 
 
 def encode_histories(histories: Sequence[Row], *, max_length: int, mask_index: int) -> Input:
@@ -43,11 +37,17 @@ def encode_histories(histories: Sequence[Row], *, max_length: int, mask_index: i
     if max_length < 2:
         raise ValueError("max_length must leave room for one item and [mask]")
     tail = max_length - 1
-    lengths = [min(len(history), tail) + 1 for history in histories]
-    width = max(1, *lengths, 1)
-    item_ids = np.full((len(histories), width), PAD, dtype=np.int32)
-    for number, (history, length) in enumerate(zip(histories, lengths, strict=True)):
-        if length > 1:
-            item_ids[number, width - length : -1] = history[-tail:]
-    item_ids[:, -1] = mask_index
+    asked = _align([history[-tail:] for history in histories], free=1, at_least=1)
+    asked.item_ids[:, -1] = mask_index
+    return asked
+
+
+def _align(rows: Sequence[Row], *, free: int, at_least: int) -> Input:
+    """Rows aligned to the right, but for the last `free` columns, which count as theirs and are left to the caller."""
+    lengths = [len(row) + free for row in rows]
+    width = max(at_least, *lengths, 0)
+    item_ids = np.full((len(rows), width), PAD, dtype=np.int32)
+    for number, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        if length > free:
+            item_ids[number, width - length : width - free] = row
     return Input(item_ids, np.array(lengths, dtype=np.int32))
