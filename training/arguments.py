@@ -113,6 +113,12 @@ def _add_benchmark(benchmark: argparse.ArgumentParser) -> None:
     benchmark.add_argument(
         "--protocols", type=_split_protocols, metavar="P1,P2", help="how to ask and rank (P2, or time)"
     )
+    benchmark.add_argument(
+        "--items",
+        type=Path,
+        metavar="FILE",
+        help="CSV, TSV or JSON of what is known of items, for recipes that read it",
+    )
     benchmark.add_argument("--seeds", type=_split_seeds, default=(1,), metavar="1,2,3", help="of trained models (1)")
     benchmark.add_argument("--name", metavar="NAME", help="what the data is called in tables (the file's name)")
     benchmark.add_argument(

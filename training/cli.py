@@ -140,6 +140,7 @@ def _benchmark(options: argparse.Namespace) -> int:
 
     plan = Plan(
         data=options.data,
+        items=options.items,
         name=options.name or options.data.name.partition(".")[0],
         models=options.models,
         protocols=options.protocols,

@@ -133,6 +133,27 @@ def test_what_cannot_be_measured_is_refused_first(tmp_path, bench, capsys, argum
     assert not (tmp_path / "runs").exists()
 
 
+def test_side_information_comes_from_a_file_of_items(tmp_path, bench, capsys):
+    """A recipe that reads columns is measured with the items file; without, or without a column, nothing is fit."""
+    nova = SMALL.format("nova-bert").replace("width", 'categories = ["shelf"]\nwidth')
+    (tmp_path / "small-nova.toml").write_text(nova)
+    items = tmp_path / "items.csv"
+    for content, more, message in [
+        (None, [], "give it with --items FILE"),
+        ("item,rack\ni01,a\n", ["--items", str(items)], "says nothing of 'shelf' for any item of the log: it has rack"),
+    ]:
+        if content:
+            items.write_text(content)
+        assert main(bench("pop", "small-nova", more=more)) == 2
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "runs").exists()
+    items.write_text("item,shelf\n" + "".join(f"i{item:02},s{item % 3}\n" for item in range(1, 13)))
+    assert main(bench("pop", "small-nova", more=["--items", str(items)])) == 0
+    assert set(_list_cells(tmp_path)) == {"ring/P2/pop-s1.json", "ring/P2/small-nova-s1.json"}
+    (features,) = tmp_path.rglob("features.json")
+    assert json.loads(features.read_text()) == [{"name": "shelf", "values": ["s0", "s1", "s2"]}]
+
+
 @pytest.mark.parametrize("arguments", [["--protocols", "P9"], ["--seeds", "a"], ["--models", ","]], ids=str)
 def test_lists_are_checked(bench, capsys, arguments):
     """A name that is none is an error of the command line."""

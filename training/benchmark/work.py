@@ -15,6 +15,8 @@ from training.errors import InputError
 from training.evaluation import NetworkScorer, Scorer, examine, remove_seen
 from training.examination import name_protocol, prepare_run
 from training.experiment import fit
+from training.features import learn_columns
+from training.items import read_items
 from training.model_recipe import CounterRecipe
 from training.protocol import PROTOCOLS, SEED, Exam, require_split
 from training.reader import read_log
@@ -30,6 +32,8 @@ class Plan:
     """What is to be measured."""
 
     data: Path
+    items: Path | None
+    """What is known of items, for the models that read it."""
     name: str
     """What the data is called in tables."""
     models: Sequence[str]
@@ -78,8 +82,12 @@ def measure_missing(plan: Plan, stop: Callable[[], bool]) -> list[Cell] | None:
     cells = plan.list_cells()
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     recipe = cells[0].recipe.data
-    require_log(plan.out, plan.name, read_log(plan.data, recipe).fingerprint, recipe)
+    log = read_log(plan.data, recipe)
+    require_log(plan.out, plan.name, log.fingerprint, recipe)
     missing = [cell for cell in cells if not cell.is_finished()]
+    metadata = read_items(plan.items) if plan.items else None
+    for cell in missing:  # hours may lie before the first that lacks a column
+        learn_columns(cell.recipe.model, metadata, log.vocabulary)
     console.print(
         f"{plan.name}: {len(cells) - len(missing)} of {len(cells)} cells are there, {len(missing)} to measure"
     )
@@ -106,7 +114,7 @@ def _say_minutes(seconds: float) -> str:
 
 def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | None:
     # Nobody is measured beside it: the others have cells of their own.
-    results = fit(cell.recipe, plan.data, cell.run, resume=True, items=None, stop=stop, beside=())
+    results = fit(cell.recipe, plan.data, cell.run, resume=True, items=plan.items, stop=stop, beside=())
     if results is None:
         return None
     run = Run.open(cell.run)
