@@ -7,10 +7,24 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from model.contract.bundle import Bundle, read_bundle
 from service.embedded import EmbeddedStore
+from service.engine import Engine, open_engine
 from service.event import Event, make_event
 
 NOW_MS = 1_763_719_498_123
+
+
+@pytest.fixture(scope="session")
+def bundle() -> Bundle:
+    """The tiny bundle."""
+    return read_bundle(Path(__file__).parent / "bundle")
+
+
+@pytest.fixture(scope="session")
+def engine(bundle: Bundle) -> Engine:
+    """Its engine on the CPU."""
+    return open_engine(bundle.network, item_count=bundle.manifest.item_count, provider="cpu", threads=1)
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,12 @@
 """Bound runs in few shapes answer as plain runs of a batch's own shape, here on the CPU, and leave answers alone."""
 
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from model.contract.bundle import read_bundle
 from model.contract.question import INPUTS, Question, stack_questions
 from service.bound import BoundRuns, RunsDiffer, answer_alike
 from service.buckets import (
@@ -30,22 +28,10 @@ SMALL = (Bucket(1, 4, 6, 3, 8), Bucket(1, 8, 6, 3, 8), Bucket(5, 4, 6, 3, 8), Bu
 
 
 @pytest.fixture(scope="module")
-def bundle():
-    """The tiny bundle."""
-    return read_bundle(Path(__file__).parent / "bundle")
-
-
-@pytest.fixture(scope="module")
-def plain(bundle):
-    """Its engine on the CPU, as ever."""
-    return open_engine(bundle.network, item_count=bundle.manifest.item_count, provider="cpu", threads=1)
-
-
-@pytest.fixture(scope="module")
-def bound(plain, bundle):
+def bound(engine, bundle):
     """An engine of the same session with bound runs."""
     return Engine(
-        plain._session, item_count=bundle.manifest.item_count, bound=BoundRuns(plain._session, SMALL, device="cpu")
+        engine._session, item_count=bundle.manifest.item_count, bound=BoundRuns(engine._session, SMALL, device="cpu")
     )
 
 
@@ -72,10 +58,10 @@ questions = st.builds(
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(questions, min_size=1, max_size=12))
-def test_bound_runs_answer_as_plain_ones(bundle, plain, bound, asked):
+def test_bound_runs_answer_as_plain_ones(bundle, engine, bound, asked):
     """Whatever is asked: within the shapes, at their edges, beyond them, and in batches larger than all of them."""
     feed = make_feed(bundle, asked)
-    wanted, got = plain.rank(feed), bound.rank(feed)
+    wanted, got = engine.rank(feed), bound.rank(feed)
     assert got.indexes.shape == wanted.indexes.shape
     kept = wanted.scores != -np.inf
     assert ((got.scores != -np.inf) == kept).all()
@@ -135,7 +121,7 @@ def test_an_answer_is_not_overwritten_by_the_next(bundle, bound):
     assert (answer.scores == before[1]).all()
 
 
-def test_a_question_leaves_nothing_to_the_next(bundle, plain, bound):
+def test_a_question_leaves_nothing_to_the_next(bundle, engine, bound):
     """A full batch with exclusions and candidates before a lone bare question: no row, token or item of it counts."""
     full = Question(
         np.arange(1, 10, dtype=np.int32), np.arange(1, 7, dtype=np.int32), np.arange(8, 11, dtype=np.int32), 8
@@ -144,7 +130,7 @@ def test_a_question_leaves_nothing_to_the_next(bundle, plain, bound):
     for rows in (1, 5):
         bound.rank(make_feed(bundle, [full] * rows))
         feed = make_feed(bundle, [bare] * min(rows, 2))
-        assert (bound.rank(feed).indexes == plain.rank(feed).indexes).all()
+        assert (bound.rank(feed).indexes == engine.rank(feed).indexes).all()
 
 
 @pytest.mark.parametrize(
@@ -200,27 +186,27 @@ def test_optional_inputs_are_padded_by_what_says_nothing():
     assert padded["times"].dtype == np.int64
 
 
-def test_proof_passes_where_answers_are_alike(plain, bound):
+def test_proof_passes_where_answers_are_alike(engine, bound):
     """Every shape runs as often as capturing and repeating it take, and is compared."""
     asked = []
 
     def answer(feed):
         asked.append(feed["item_ids"].shape)
-        return plain.rank(feed)
+        return engine.rank(feed)
 
     bound._bound.prove(answer, item_count=20, inputs=INPUTS, tolerance=1e-4)
     assert sorted(set(asked)) == sorted({bucket[:2] for bucket in SMALL})
     assert all(asked.count(bucket[:2]) == 3 for bucket in SMALL)
 
 
-def test_proof_finds_runs_that_repeat_an_answer(plain, bound, monkeypatch):
+def test_proof_finds_runs_that_repeat_an_answer(engine, bound, monkeypatch):
     """A run that gives the first answer again, whatever is asked, as one would that was captured wrongly."""
     first = {}
     kind = type(bound._bound._shapes[SMALL[0]])
     run = kind.run
     monkeypatch.setattr(kind, "run", lambda self, feed: first.setdefault(id(self), run(self, feed)))
     with pytest.raises(RunsDiffer, match="1 rows of 4 tokens answer otherwise"):
-        bound._bound.prove(plain.rank, item_count=20, inputs=INPUTS, tolerance=1e-4)
+        bound._bound.prove(engine.rank, item_count=20, inputs=INPUTS, tolerance=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -273,18 +259,18 @@ def has_gpu(bundle):
     return open_engine(bundle.network, item_count=20, provider="auto", threads=1).provider == CUDA
 
 
-def test_where_nothing_can_be_captured_one_line_says_so(bundle, plain, has_gpu, caplog):
+def test_where_nothing_can_be_captured_one_line_says_so(bundle, engine, has_gpu, caplog):
     """Without a GPU nothing can be captured, and the engine stays as it is: settled while loading, not in a request."""
     if has_gpu:
         pytest.skip("CUDAExecutionProvider is available")
     given = {"threads": 1, "item_count": 20, "inputs": INPUTS, "buckets": SMALL}
     caplog.set_level(logging.WARNING)
-    assert _capture(bundle.network, plain, **given) is None
+    assert _capture(bundle.network, engine, **given) is None
     [line] = caplog.messages
     assert line.startswith("No CUDA graphs: ")
 
 
-def test_runs_are_captured_on_a_gpu(bundle, plain, has_gpu):
+def test_runs_are_captured_on_a_gpu(bundle, engine, has_gpu):
     """On a GPU the bundle's network is captured in every shape, and what is repeated answers as the CPU does."""
     if not has_gpu:
         pytest.skip("CUDAExecutionProvider not available")
@@ -293,4 +279,4 @@ def test_runs_are_captured_on_a_gpu(bundle, plain, has_gpu):
     assert engine._bound is not None
     for bucket in buckets:
         feed = draw_feed(bucket, item_count=20, seed=7)
-        assert answer_alike(engine.rank(feed), plain.rank(feed), tolerance=1e-2)
+        assert answer_alike(engine.rank(feed), engine.rank(feed), tolerance=1e-2)

@@ -1,26 +1,11 @@
 """The engine alone: the graph's rules for padding, exclusion and candidates, and what it does not let through."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from model.contract.bundle import read_bundle
 from model.contract.question import INPUTS, encode_question, stack_questions
 from service.engine import CPU, Engine, open_engine
 from service.errors import EngineUnavailable, StartFailed
-
-
-@pytest.fixture(scope="module")
-def bundle():
-    """The tiny bundle."""
-    return read_bundle(Path(__file__).parent / "bundle")
-
-
-@pytest.fixture(scope="module")
-def engine(bundle):
-    """Its engine on the CPU."""
-    return open_engine(bundle.network, item_count=bundle.manifest.item_count, provider="cpu", threads=1)
 
 
 def feed(bundle, *histories, exclude=(), candidates=(), k=20):

@@ -1,15 +1,10 @@
 """Batches cut by length: every row once, padding spared, and no answer changed."""
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.contract.bundle import read_bundle
 from model.contract.question import OUTPUTS, Question, encode_question, stack_questions
-from service.engine import open_engine
 from service.padding import cut_by_length, price_run
 
 lengths = st.lists(st.integers(1, 200), max_size=64).map(lambda values: np.array(values, dtype=np.int32))
@@ -50,15 +45,8 @@ def test_large_catalogues_are_read_less_often():
     assert len(cut_by_length(mixed, run_tokens=price_run(1_000_000))) == 1
 
 
-@pytest.fixture(scope="module")
-def bundle():
-    """The tiny bundle."""
-    return read_bundle(Path(__file__).parent / "bundle")
-
-
-def test_cut_batches_answer_as_rows_alone(bundle, monkeypatch):
+def test_cut_batches_answer_as_rows_alone(bundle, engine, monkeypatch):
     """Sixty questions of every kind, in an order that mixes lengths: each has the answer that it has alone."""
-    engine = open_engine(bundle.network, item_count=bundle.manifest.item_count, provider="cpu", threads=1)
     draw = np.random.default_rng(8)
     ids = bundle.vocabulary.item_ids
     questions: list[Question] = [
