@@ -6,9 +6,9 @@ history is [mask].
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.contract.vocabulary import PAD
 from model.nets.network import (
     NetworkConfig,
     SequenceNetwork,
@@ -83,8 +83,7 @@ class TransRec(UserNetwork):
     @property
     def rows(self) -> Tensor:
         """The items' places, none outside of the unit ball (V + 2, D)."""
-        inside: Tensor = self.items.weight / self.items.weight.norm(dim=1, keepdim=True).clamp(min=1)
-        return inside
+        return _confine(self.items.weight)
 
     @property
     def item_bias(self) -> Tensor:  # type: ignore[override]  # made of parameters instead of being one
@@ -92,8 +91,22 @@ class TransRec(UserNetwork):
         bias: Tensor = self.popularity - self.table.pow(2).sum(dim=1)
         return bias
 
+    def pick_rows(self, columns: Tensor) -> Tensor:
+        """The places (..., D) of some items alone: a step on a large catalogue would mostly confine it."""
+        return _confine(self.items(columns + PAD + 1))
+
+    def pick_bias(self, columns: Tensor) -> Tensor:
+        """Their biases (...)."""
+        return self.popularity[columns] - self.pick_rows(columns).pow(2).sum(dim=-1)
+
     def encode(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:
         """Twice the point to which the user has moved from the item before each place (B, T, D)."""
-        last = F.embedding(shift_right(item_ids, lengths, self.config.item_count + 1), self.rows)
+        last = _confine(self.items(shift_right(item_ids, lengths, self.config.item_count + 1)))
         moved: Tensor = 2 * (last + self.translation + self.users(users)[:, None])
         return moved
+
+
+def _confine(places: Tensor) -> Tensor:
+    """The same places (..., D), those outside of the unit ball drawn back to its surface."""
+    inside: Tensor = places / places.norm(dim=-1, keepdim=True).clamp(min=1)
+    return inside

@@ -69,6 +69,10 @@ class Network(nn.Module, ABC):
         """
         return F.embedding(columns + PAD + 1, self.rows)
 
+    def pick_bias(self, columns: Tensor) -> Tensor:
+        """The biases (...) of some items, by columns (...)."""
+        return self.item_bias[columns]
+
     def read_head(self, hidden: Tensor) -> Tensor:
         """Make states (..., S) ready for the item table."""
         return hidden
@@ -81,7 +85,7 @@ class Network(nn.Module, ABC):
         """Logits of some items: what `read_head` gives (M, S), columns (K) for all rows or (M, K) -> (M, K)."""
         rows = self.pick_rows(columns)
         products = read @ rows.t() if columns.dim() == 1 else (read[:, None] * rows).sum(dim=-1)
-        return products + self.item_bias[columns]
+        return products + self.pick_bias(columns)
 
 
 class SequenceNetwork(Network):
