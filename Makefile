@@ -12,10 +12,6 @@ TORCH ?= $(if $(wildcard $(VENV)/.torch-cuda),cuda,cpu)
 TORCH_CPU_INDEX := https://download.pytorch.org/whl/cpu
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet
 PEERS := .cache/peers
-BENCH_COUNTERS := pop,markov,rules,item-knn,session-knn
-BENCH_NETWORKS := bpr-mf,ncf,fmc,fpmc,transrec,gru4rec,gru4rec-plus,caser,cbow,skip-gram,sasrec-original,gsasrec
-# As most published numbers have it, all but 2,048 users' last event before the test trains.
-BENCH_ON = $(BIN)/nextitem-train benchmark --protocols P1,P2,P7 --set data.held_out_users=2048 --data
 OPTIONS ?=
 # Processes that share the suite, each a file at a time and with stores of its own. In the files' order: the last are short.
 JOBS ?= 2
@@ -80,11 +76,8 @@ soak: $(VENV)/.run ## Watch the service's memory under ten minutes of traffic, a
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
 
-bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is missing alone; DATA=FOLDER, OPTIONS="--set ..."
-	@$(BENCH_ON) "$(DATA)/ml-1m/ml-1m.txt.gz" --name ml-1m \
-		--models $(BENCH_COUNTERS),$(BENCH_NETWORKS),sasrec-rules-ml-1m,bert4rec-rules-ml-1m $(OPTIONS)
-	@$(BENCH_ON) "$(DATA)/beauty-paper/beauty.txt.gz" --name beauty --models $(BENCH_COUNTERS),sasrec-rules-beauty $(OPTIONS)
-	@$(BENCH_ON) "$(DATA)/beauty-paper/beauty.txt.gz" --name beauty --models $(BENCH_NETWORKS) --set train.batch_size=256 $(OPTIONS)
+bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is missing alone; DATA=FOLDER, OPTIONS="--only ml-1m"
+	@$(BIN)/python -m benchmarks.models "$(DATA)" $(OPTIONS)
 
 bench: $(VENV)/.run $(PEERS)/litserve/.ready $(PEERS)/bentoml/.ready ## Serve beside a textbook handler, LitServe and BentoML; OPTIONS="--cases 50,3416,64"
 	@$(BIN)/python -m benchmarks.serving --environments $(PEERS) $(OPTIONS)

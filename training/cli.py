@@ -150,7 +150,7 @@ def _benchmark(options: argparse.Namespace) -> int:
         runs=options.runs,
     )
     with Interrupt() as interrupt:
-        tables = run_benchmark(plan, interrupt.is_asked)
+        tables = run_benchmark([plan], interrupt.is_asked)
     if tables is None:
         _complain("stopped, and what is finished is kept: the same command goes on")
         return 128 + (interrupt.received or INTERRUPTED - 128)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.benchmark.published import BEAUTY, ML_1M, RECIPES, SOURCES, compare, find_sources
+from training.benchmark.published import BEAUTY, BEAUTY_5CORE, ML_1M, RECIPES, SOURCES, compare, find_sources
 from training.benchmark.table import format_markdown
 from training.protocol import PROTOCOLS
 from training.recipe import RECIPES as FILES
@@ -37,7 +37,7 @@ def test_every_row_is_of_a_recipe_and_a_protocol():
     for source in SOURCES:
         assert source.rows.keys() <= RECIPES.keys(), source.name
         assert source.protocol in PROTOCOLS
-        assert set(source.logs) <= {ML_1M, BEAUTY}
+        assert set(source.logs) <= {ML_1M, BEAUTY, BEAUTY_5CORE}
         for row in source.rows.values():
             assert all(0 < number < 1 for number in row if number is not None)
             assert row[1] < row[0]

@@ -1,6 +1,6 @@
 """`benchmark`: measure what is missing, then write the tables of all that is there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from model.contract.files import write_whole
@@ -11,13 +11,18 @@ from training.benchmark.verdict import judge, read_verdict
 from training.benchmark.work import Plan, measure_missing
 
 
-def run_benchmark(plan: Plan, stop: Callable[[], bool]) -> str | None:
-    """Measure a plan's missing cells and write all tables. Returns them as Markdown, or None after a stop."""
-    if not measure_missing(plan, stop):
-        return None
-    for group in group_cells(read_cells(plan.out)).values():
-        judge(group, out=plan.out, runs=plan.runs)
-    return write_tables(plan.out)
+def run_benchmark(plans: Sequence[Plan], stop: Callable[[], bool]) -> str | None:
+    """Measure the missing cells of plans that share `out` and `runs`, and write all tables.
+
+    Returns them as Markdown, or None after a stop.
+    """
+    for plan in plans:
+        if not measure_missing(plan, stop):
+            return None
+    out, runs = plans[0].out, plans[0].runs
+    for group in group_cells(read_cells(out)).values():
+        judge(group, out=out, runs=runs)
+    return write_tables(out)
 
 
 def write_tables(out: Path) -> str:

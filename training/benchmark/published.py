@@ -29,6 +29,8 @@ class Source:
 ML_1M = "sha256:f12a37c60713ab3412a415771d7cc8d80e6178241c5a7918ba9311e558767e3d"
 BEAUTY = "sha256:93b27c8f1a2c0abdd0cbe326e9fe7f411613009407bc4c23f1b1e12988f25771"
 """The files that the authors of BERT4Rec publish beside their code."""
+BEAUTY_5CORE = "sha256:ce2839b8b081e88d98f561098f2e06b8b21725df4c9a2acc01a7c97bd20b4af0"
+"""The file that the authors of S3-Rec publish beside theirs."""
 
 _SUN = "Sun et al., BERT4Rec, CIKM 2019, table 2"
 _KANG = "Kang & McAuley, SASRec, ICDM 2018, table of results"
@@ -47,6 +49,7 @@ RECIPES = {
     "SASRec": ("sasrec-original",),
     "SASRec+": ("sasrec-ml-1m", "sasrec-beauty", "sasrec-rules-ml-1m", "sasrec-rules-beauty"),
     "gSASRec": ("gsasrec",),
+    "NOVA": ("nova-beauty",),
     "BERT4Rec": ("bert4rec-ml-1m", "bert4rec-beauty", "bert4rec-rules-ml-1m"),
 }
 """Recipes of each model, SASRec+ being SASRec trained by a softmax."""
@@ -144,6 +147,18 @@ SOURCES = (
         logs=(ML_1M,),
         protocol="P2",
         rows={"gSASRec": (0.3003, 0.1726, None)},
+    ),
+    Source(
+        name="Xie et al., DIF-SR, SIGIR 2022",
+        logs=(BEAUTY_5CORE,),
+        protocol="P6s",
+        rows={
+            "GRU4Rec": (0.0530, 0.0266, None),
+            "BERT4Rec": (0.0529, 0.0237, None),
+            "SASRec": (0.0828, 0.0371, None),
+            "NOVA": (0.0887, 0.0439, None),
+        },
+        but="all users' event before the test is held out there",
     ),
 )
 
