@@ -61,7 +61,7 @@ GROUPS = (
         items="ml-1m/items.tsv",
         models=("demo", "nova"),
         seeds=(1, 2, 3),
-        settings=("train.epochs=30", "train.budget_seconds=3600"),
+        settings=("train.epochs=20", "train.budget_seconds=3600"),
     ),
     Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=COUNTERS),
     Group(

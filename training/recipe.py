@@ -166,6 +166,17 @@ class Recipe:
         """Every key with its value, as JSON holds it."""
         return asdict(self)
 
+    def list_choices(self) -> dict[str, dict[str, Any]]:
+        """The keys that do not have their default values: the same for a recipe that knows fewer keys."""
+        return {
+            section: {
+                entry.name: value
+                for entry in fields(getattr(self, section))
+                if (value := getattr(getattr(self, section), entry.name)) != entry.default
+            }
+            for section in SECTIONS
+        }
+
 
 SECTIONS = ("data", "model", "train")
 MODEL_KEYS = {entry.name for kind in MODELS.values() for entry in fields(kind)}

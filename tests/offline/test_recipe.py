@@ -181,6 +181,15 @@ def test_a_recipe_survives_json():
     assert make_recipe(made.to_dict()) == made
 
 
+def test_choices_are_what_differs_from_defaults():
+    """They make the recipe again, and a key at its default, written down or not, is none of them."""
+    made = read_recipe("sasrec-ml-1m", ["train.seed=1", "train.start=random"])
+    assert make_recipe(made.list_choices()) == made == make_recipe(made.to_dict())
+    assert "seed" not in made.list_choices()["train"]
+    assert made.list_choices() == read_recipe("sasrec-ml-1m").list_choices()
+    assert read_recipe("sasrec-ml-1m", ["train.seed=2"]).list_choices()["train"]["seed"] == 2
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.toml")))
 def test_shipped_recipes_are_valid(name):
     """Every recipe in the folder reads, says only what it knows, and is listed in docs/recipes.md."""

@@ -75,8 +75,9 @@ class Cell:
 
     @property
     def run(self) -> Path:
-        """The run's folder, another one for another recipe."""
-        digest = hashlib.sha256(json.dumps(self.recipe.to_dict(), sort_keys=True).encode()).hexdigest()[:8]
+        """The run's folder, another one for another recipe; a key that is new since then changes nothing."""
+        choices = json.dumps(self.recipe.list_choices(), sort_keys=True)
+        digest = hashlib.sha256(choices.encode()).hexdigest()[:8]
         return self.runs / self.data / f"{self.model}-s{self.seed}-{digest}"
 
     @property
