@@ -275,8 +275,8 @@ def test_runs_are_captured_on_a_gpu(bundle, engine, has_gpu):
     if not has_gpu:
         pytest.skip("CUDAExecutionProvider not available")
     buckets = list_buckets(max_batch=8, max_length=bundle.manifest.max_length, item_count=20)
-    engine = open_engine(bundle.network, item_count=20, provider="cuda", threads=1, buckets=buckets)
-    assert engine._bound is not None
+    captured = open_engine(bundle.network, item_count=20, provider="cuda", threads=1, buckets=buckets)
+    assert captured._bound is not None
     for bucket in buckets:
         feed = draw_feed(bucket, item_count=20, seed=7)
-        assert answer_alike(engine.rank(feed), engine.rank(feed), tolerance=1e-2)
+        assert answer_alike(captured.rank(feed), engine.rank(feed), tolerance=1e-2)
