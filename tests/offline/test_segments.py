@@ -74,6 +74,8 @@ def test_times_count_whatever_the_recipe_says_of_files(tmp_path):
         ("00-1-0-2-0", gzip.compress(b'{"user_id": "a", "item_id": "x"}\n'), "line 1: an event has user_id"),
         ("my-events", gzip.compress(b"{}\n"), "is no segment"),
     ],
+    # Named by hand: gzip writes the second into its bytes, and processes that share the tests need the same names.
+    ids=["no-segment", "no-gzip", "cut-short", "no-json", "no-event-id", "another-name"],
 )
 def test_faults_name_the_file(tmp_path, name, content, said):
     """Whatever is wrong with a folder or a segment is one sentence with its name."""
