@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from model.contract.sequence import Input
 from training.histories import Histories
 from training.masks import draw_masks
-from training.negatives import UnseenItems, draw_shared
-from training.recipe import OWN_NEGATIVES, TrainRecipe
+from training.negatives import UnseenItems, draw_items
+from training.recipe import OWN_NEGATIVES, UNSEEN_NEGATIVES, TrainRecipe
 
 _POOL = 32
 """Batches whose samples are sorted by length together: little padding, and still another mixture in every epoch."""
@@ -78,7 +78,7 @@ class Samples:
         self._events = events
         self._windows, self._users = cut_windows(train, max_length, recipe.window_step or max_length)
         self._train = train
-        self._unseen = UnseenItems(train, item_count) if recipe.loss in OWN_NEGATIVES else None
+        self._unseen = UnseenItems(train, item_count) if recipe.loss in UNSEEN_NEGATIVES else None
 
     @property
     def samples(self) -> int:
@@ -133,9 +133,9 @@ class Samples:
         count = self._recipe.negatives
         if self._recipe.loss == "softmax" or count is None:
             return None
-        if self._unseen is None:
-            return draw_shared(self._item_count, count, draw)
-        return self._unseen.draw(users, count, draw)
+        if self._unseen is not None:
+            return self._unseen.draw(users, count, draw)
+        return draw_items(self._item_count, (len(users), count) if self._recipe.loss in OWN_NEGATIVES else count, draw)
 
 
 def cut_windows(histories: Histories, max_length: int, step: int) -> tuple[Histories, NDArray[np.int64]]:

@@ -37,8 +37,9 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
         # Klenitskiy & Vasilev 2023; uniform draws need no correction by their probabilities, which would cancel out.
         # All rows are looked up at once, for one gradient of the table's size.
         picked, M = network.pick_rows(torch.cat([targets, negatives])), len(targets)
-        positive = (read * picked[:M]).sum(dim=-1) + network.pick_bias(targets)
-        rows, bias = picked[M:], network.pick_bias(negatives)
+        rows = picked[M:]
+        positive = (read * picked[:M]).sum(dim=-1) + network.pick_bias(targets, picked[:M])
+        bias = network.pick_bias(negatives, rows)
         return sampled_cross_entropy_sum(read, rows, bias, targets=targets, positive=positive, negatives=negatives)
     positive = network.score_columns(read, targets[:, None])[:, 0]
     negative = network.score_columns(read, negatives).masked_fill(negatives == targets[:, None], -torch.inf)

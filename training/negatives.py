@@ -33,6 +33,6 @@ class UnseenItems:
         return found
 
 
-def draw_shared(item_count: int, count: int, draw: np.random.Generator) -> NDArray[np.int64]:
-    """Items that all targets of a batch share (K): their scores are one matrix product."""
-    return draw.integers(0, item_count, count)
+def draw_items(item_count: int, shape: int | tuple[int, int], draw: np.random.Generator) -> NDArray[np.int64]:
+    """Any items: (K) that all targets of a batch share, for one matrix product of their scores, or (M, K)."""
+    return draw.integers(0, item_count, shape)

@@ -26,8 +26,10 @@ BEHAVIOURS = {"type": "types", "value": "values", "gap": "times"}
 """What may be known of an event beside its item, and the graph's input that tells it."""
 SPLITS = ("leave-one-out", "time")
 LOSSES = ("softmax", "sampled_softmax", "gbce", "bce", "bpr", "bpr_max", "top1_max")
-OWN_NEGATIVES = ("bce", "bpr")
-"""Losses that draw negatives for each target, unseen by its user; the others share theirs in a batch."""
+UNSEEN_NEGATIVES = ("bce", "bpr")
+"""Losses that draw negatives for each target, unseen by its user."""
+OWN_NEGATIVES = (*UNSEEN_NEGATIVES, "gbce")
+"""Losses that draw negatives for each target; the others share theirs in a batch."""
 STARTS = ("random", "ppmi")
 PRECISIONS = ("auto", "float32", "bfloat16")
 

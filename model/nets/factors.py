@@ -95,9 +95,9 @@ class TransRec(UserNetwork):
         """The places (..., D) of some items alone: a step on a large catalogue would mostly confine it."""
         return _confine(self.items(columns + PAD + 1))
 
-    def pick_bias(self, columns: Tensor) -> Tensor:
-        """Their biases (...)."""
-        return self.popularity[columns] - self.pick_rows(columns).pow(2).sum(dim=-1)
+    def pick_bias(self, columns: Tensor, rows: Tensor) -> Tensor:
+        """Their biases (...) by their places (..., D)."""
+        return self.popularity[columns] - rows.pow(2).sum(dim=-1)
 
     def encode(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:
         """Twice the point to which the user has moved from the item before each place (B, T, D)."""

@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from model.contract.vocabulary import PAD
 from model.nets.rules import Rules
 
+_WORTH_ALL = 64
+"""Items for each one that is wanted, up to which scoring all of them and picking is quicker than looking rows up."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
@@ -69,8 +72,8 @@ class Network(nn.Module, ABC):
         """
         return F.embedding(columns + PAD + 1, self.rows)
 
-    def pick_bias(self, columns: Tensor) -> Tensor:
-        """The biases (...) of some items, by columns (...)."""
+    def pick_bias(self, columns: Tensor, rows: Tensor) -> Tensor:  # noqa: ARG002 - most biases are apart from the rows
+        """The biases (...) of some items, by columns (...) and what `pick_rows` gives for them (..., S)."""
         return self.item_bias[columns]
 
     def read_head(self, hidden: Tensor) -> Tensor:
@@ -83,9 +86,11 @@ class Network(nn.Module, ABC):
 
     def score_columns(self, read: Tensor, columns: Tensor) -> Tensor:
         """Logits of some items: what `read_head` gives (M, S), columns (K) for all rows or (M, K) -> (M, K)."""
+        if columns.dim() == 2 and self.config.item_count <= _WORTH_ALL * columns.shape[1]:
+            return F.linear(read, self.table, self.item_bias).gather(1, columns)
         rows = self.pick_rows(columns)
-        products = read @ rows.t() if columns.dim() == 1 else (read[:, None] * rows).sum(dim=-1)
-        return products + self.pick_bias(columns)
+        products = read @ rows.t() if columns.dim() == 1 else torch.bmm(rows, read[:, :, None])[:, :, 0]
+        return products + self.pick_bias(columns, rows)
 
 
 class SequenceNetwork(Network):

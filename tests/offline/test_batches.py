@@ -94,7 +94,7 @@ def test_a_causal_network_trains_every_real_place(make_histories):
     assert np.array_equal(batch.targets + 1, batch.input.item_ids[batch.input.item_ids != PAD])
 
 
-@pytest.mark.parametrize("loss", ["softmax", "bce", "gbce"])
+@pytest.mark.parametrize("loss", ["softmax", "bce", "gbce", "bpr_max"])
 def test_shares_of_a_batch_are_its_rows(make_histories, loss):
     """Two ranks' shares hold every window and every target with its negatives once, at the right places."""
     recipe = TrainRecipe(loss=loss, negatives=3)
@@ -107,9 +107,9 @@ def test_shares_of_a_batch_are_its_rows(make_histories, loss):
         assert (share.input.item_ids.reshape(-1)[share.places] == MASK).all()
         mine = batch.places // batch.input.item_ids.shape[1] % 2 == rank
         assert np.array_equal(share.targets, batch.targets[mine])
-        if loss == "bce":
+        if loss in {"bce", "gbce"}:
             assert np.array_equal(share.negatives, batch.negatives[mine])
-        elif loss == "gbce":
+        elif loss == "bpr_max":
             assert np.array_equal(share.negatives, batch.negatives)
 
 

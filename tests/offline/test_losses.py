@@ -182,9 +182,12 @@ class _Sizes(TorchDispatchMode):
 
 @pytest.mark.parametrize(("network", "loss"), CASES)
 def test_sampled_losses_do_not_grow_with_the_catalogue(make_batch, network, loss):
-    """With fifty times the items no tensor of a step grows but the table's own gradient, unlike the full softmax's."""
+    """With fifty times the items no tensor of a step grows but the table's own gradient, unlike the full softmax's.
+
+    Both are too many items to score them all and pick those that are wanted.
+    """
     largest = []
-    for item_count in (200, 10_000):
+    for item_count in (500, 25_000):
         made, batch = make_batch(network, RECIPES[loss], item_count=item_count)
         with _Sizes(item_count) as sizes:
             measure_loss(made, batch, CPU, RECIPES[loss]).backward()

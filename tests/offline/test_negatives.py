@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from training.batches import Samples
-from training.negatives import UnseenItems, draw_shared
+from training.negatives import UnseenItems, draw_items
 from training.recipe import TrainRecipe
 
 V = 12
@@ -33,7 +33,7 @@ def test_who_knows_every_item_still_gets_negatives(make_histories):
 
 def test_shared_negatives_are_uniform():
     """One set for a batch, every item as likely as the next."""
-    drawn = draw_shared(V, 60_000, np.random.default_rng(0))
+    drawn = draw_items(V, 60_000, np.random.default_rng(0))
     assert np.bincount(drawn, minlength=V) / 60_000 == pytest.approx(1 / V, abs=0.005)
 
 
@@ -49,7 +49,18 @@ def test_a_batch_has_negatives_of_its_users(make_histories):
         assert np.array_equal(batch.negatives, samples.make_batch(windows, 0, step).negatives)
 
 
-@pytest.mark.parametrize("loss", ["sampled_softmax", "gbce"])
+def test_calibrated_negatives_are_any_items_for_each_target(make_histories):
+    """As gSASRec's authors draw them: each place has its own K, all items alike, seen ones too."""
+    recipe = TrainRecipe(loss="gbce", negatives=500)
+    samples = Samples(make_histories([[1, 2, 3], [4]]), recipe, max_length=4, item_count=V, causal=True)
+    batch = samples.make_batch(samples.plan_epoch(0)[0], 0, 0)
+    counts = np.stack([np.bincount(drawn, minlength=V) for drawn in batch.negatives])
+    assert counts.shape == (4, V)
+    assert counts / 500 == pytest.approx(1 / V, abs=0.06)
+    assert len(np.unique(counts, axis=0)) == 4
+
+
+@pytest.mark.parametrize("loss", ["sampled_softmax", "bpr_max", "top1_max"])
 def test_shared_negatives_come_once_a_batch(make_histories, loss):
     """K of them, other ones in each step; the full softmax has none."""
     recipe = TrainRecipe(loss=loss, negatives=5)
