@@ -3,6 +3,7 @@
 Symbols: M trained places, K negatives, s+ and s- the scores of target and negatives, V items.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -45,8 +46,12 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
     negative = network.score_columns(read, negatives).masked_fill(negatives == targets[:, None], -torch.inf)
     match recipe.loss:
         case "gbce":
-            beta = calibrate(negative.shape[1], network.config.item_count, recipe.calibration)
-            losses = binary_cross_entropy(positive, negative, beta=beta) / (negative.shape[1] + 1)
+            K = negative.shape[1]
+            beta = calibrate(K, network.config.item_count, recipe.calibration)
+            # One constant for all items ranks nothing. Here equal scores cost least, so that training need not begin by
+            # moving there, with gradients some hundred times those that follow (Lin et al. 2017, section 3.3).
+            prior = math.log(beta / K)
+            losses = binary_cross_entropy(positive + prior, negative + prior, beta=beta) / (K + 1)
         case "bpr":
             losses = pairwise_ranking(positive, negative)
         case "bpr_max":

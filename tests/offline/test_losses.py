@@ -1,6 +1,7 @@
 """Every loss against a naive computation, one target and one negative at a time."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,6 +60,12 @@ def log_sigmoid(x):
 def naive_loss(scores, target, negatives, recipe):
     """The loss of one target by its scores (V) of all items."""
     negatives = [item for item in negatives if item != target]
+    if recipe.loss == "gbce":
+        rate = recipe.negatives / (V - 1)
+        beta = rate * (recipe.calibration * (1 - 1 / rate) + 1 / rate)
+        scores = [score + math.log(beta / recipe.negatives) for score in scores]
+        below = sum(log_sigmoid(-scores[item]) for item in negatives)
+        return -(math.log((1 / (1 + math.exp(-scores[target]))) ** beta) + below) / (recipe.negatives + 1)
     if recipe.loss == "softmax":
         return -math.log(math.exp(scores[target]) / sum(map(math.exp, scores)))
     if recipe.loss == "bpr":
@@ -69,11 +76,7 @@ def naive_loss(scores, target, negatives, recipe):
         others = sum(math.exp(scores[item]) for item in negatives)
         return -math.log(math.exp(scores[target]) / (math.exp(scores[target]) + others))
     below = sum(log_sigmoid(-scores[item]) for item in negatives)
-    if recipe.loss == "bce":
-        return -log_sigmoid(scores[target]) - below
-    rate = recipe.negatives / (V - 1)
-    beta = rate * (recipe.calibration * (1 - 1 / rate) + 1 / rate)
-    return -(math.log((1 / (1 + math.exp(-scores[target]))) ** beta) + below) / (recipe.negatives + 1)
+    return -log_sigmoid(scores[target]) - below
 
 
 def naive_maximum(target, negatives, recipe):
@@ -161,6 +164,18 @@ def test_calibration_runs_from_overconfident_to_calibrated():
     assert calibrate(10, 101, 0.0) == pytest.approx(1.0)
     assert calibrate(10, 101, 1.0) == pytest.approx(0.1)
     assert calibrate(100, 101, 0.75) == pytest.approx(1.0)
+
+
+def test_calibrated_cross_entropy_begins_where_equal_scores_cost_least(make_batch):
+    """No common shift of all scores would lower it: from the first step on gradients tell the items apart."""
+    recipe = RECIPES["gbce"]
+    network, batch = make_batch("fmc", recipe)
+    batch = replace(batch, negatives=(batch.targets[:, None] + np.arange(1, 8)) % V)  # none is its target
+    with torch.no_grad():
+        network.outputs.weight.zero_()
+    measure_loss(network, batch, CPU, recipe).backward()
+    assert network.item_bias.grad.abs().max() > 1e-3
+    assert network.item_bias.grad.sum().item() == pytest.approx(0, abs=1e-6)
 
 
 class _Sizes(TorchDispatchMode):
