@@ -46,12 +46,8 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
     negative = network.score_columns(read, negatives).masked_fill(negatives == targets[:, None], -torch.inf)
     match recipe.loss:
         case "gbce":
-            K = negative.shape[1]
-            beta = calibrate(K, network.config.item_count, recipe.calibration)
-            # One constant for all items ranks nothing. Here equal scores cost least, so that training need not begin by
-            # moving there, with gradients some hundred times those that follow (Lin et al. 2017, section 3.3).
-            prior = math.log(beta / K)
-            losses = binary_cross_entropy(positive + prior, negative + prior, beta=beta) / (K + 1)
+            beta = calibrate(negative.shape[1], network.config.item_count, recipe.calibration)
+            losses = calibrated_cross_entropy(positive, negative, beta)
         case "bpr":
             losses = pairwise_ranking(positive, negative)
         case "bpr_max":
@@ -82,13 +78,21 @@ def _encode_places(
     return network.encode(item_ids, lengths, at, *events).flatten(0, 1).index_select(0, slots)
 
 
-def binary_cross_entropy(positive: Tensor, negative: Tensor, *, beta: float = 1.0) -> Tensor:
-    """-beta log sigmoid(s+) - sum log(1 - sigmoid(s-)) of each target (M).
+def binary_cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:
+    """-log sigmoid(s+) - sum log(1 - sigmoid(s-)) of each target (M), SASRec's own (Kang & McAuley 2018, III.E)."""
+    return F.softplus(-positive.float()) + F.softplus(negative.float()).sum(dim=1)
 
-    With beta 1 it is SASRec's own loss (Kang & McAuley 2018, section III.E), with `calibrate` and over K + 1 it is gBCE
-    (Petrov & Macdonald 2023), since log(sigmoid(s)^beta) = beta log sigmoid(s).
+
+def calibrated_cross_entropy(positive: Tensor, negative: Tensor, beta: float) -> Tensor:
+    """(-log sigmoid(s+ + c)^beta - sum log(1 - sigmoid(s- + c))) / (K + 1) of each target (M): gBCE.
+
+    Petrov & Macdonald 2023, but for c = log(beta / K), where equal scores cost least: training need not begin by moving
+    all scores there, with gradients some hundred times those that follow (the prior of Lin et al. 2017, section 3.3).
+    A constant ranks nothing.
     """
-    return beta * F.softplus(-positive.float()) + F.softplus(negative.float()).sum(dim=1)
+    prior = math.log(beta / negative.shape[1])
+    of_target, of_others = F.softplus(-positive.float() - prior), F.softplus(negative.float() + prior)
+    return (beta * of_target + of_others.sum(dim=1)) / (negative.shape[1] + 1)
 
 
 def pairwise_ranking(positive: Tensor, negative: Tensor) -> Tensor:
