@@ -79,9 +79,11 @@ def draw_graph(axes: Axes, panel: Mapping[str, Any], series: Sequence[Named], sp
     axes.set_axisbelow(True)
     axes.grid(axis="y", color="#e6e8eb", linewidth=0.8)
     if series:
-        columns = min(len(series), 3 if axes.bbox.width < 300 else 4)
-        axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.1), ncols=columns, fontsize=7, frameon=False,
-                    handlelength=1, columnspacing=1.2, labelcolor=INK)  # fmt: skip
+        for columns in range(min(len(series), 4), 0, -1):
+            legend = axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.1), ncols=columns, fontsize=7,
+                                 frameon=False, handlelength=1, columnspacing=1.2, labelcolor=INK)  # fmt: skip
+            if legend.get_window_extent().width <= axes.bbox.width:
+                break
     else:
         axes.text(0.5, 0.5, defaults["noValue"], transform=axes.transAxes, ha="center", color=FAINT, size=9)
 

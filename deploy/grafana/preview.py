@@ -106,7 +106,8 @@ def main() -> None:
         sys.exit(130)  # nothing is written before all is drawn
     drawn = BytesIO()
     figure.savefig(drawn, dpi=100)
-    Image.open(drawn).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(
+    # Without k-means the background is of another colour every time.
+    Image.open(drawn).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=2).save(
         chosen.out, format="PNG", optimize=True
     )
 
