@@ -21,14 +21,3 @@ def test_scores_are_the_papers(make_small, ask, monkeypatch, cells):
                 second = (network.inner.weight @ (first + network.from_user.bias).relu() + network.inner.bias).relu()
                 score = network.weigh.weight[0] @ torch.cat([wide["users"][user] * wide["items"][item], second])
                 assert row[item - 1] == pytest.approx(score.item(), rel=1e-4)
-
-
-def test_columns_are_those_of_all_items(make_small):
-    """A row's own items and items shared by all rows score as among all."""
-    network = make_small("ncf")
-    states = network.encode(torch.zeros((3, 1)), torch.zeros(3), torch.tensor([0, 3, 4]))[:, 0]
-    with torch.inference_mode():
-        everything = network.score_items(states)
-        own, shared = torch.tensor([[0, 59], [5, 7], [8, 8]]), torch.tensor([4, 40])
-        torch.testing.assert_close(network.score_columns(states, own), everything.gather(1, own))
-        torch.testing.assert_close(network.score_columns(states, shared), everything[:, shared])
