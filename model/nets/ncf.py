@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from model.contract.vocabulary import PAD
 from model.nets.network import UserNetwork, UserNetworkConfig
 
-_CELLS_AT_ONCE = 2**21
-"""Numbers of the hidden layer that are held at once when all items are ranked."""
+_STATES_AT_ONCE = 16
+_CELLS_AT_ONCE = 2**18
+"""Numbers of the hidden layer that are held at once when all items are ranked: a megabyte, for a core's cache."""
 
 
 class Ncf(UserNetwork):
@@ -45,19 +46,28 @@ class Ncf(UserNetwork):
         return states.expand(-1, item_ids.shape[1], -1)
 
     def score_items(self, hidden: Tensor) -> Tensor:
-        """Logits of all items, a few states (..., S) at a time -> (..., V)."""
-        columns = torch.arange(self.config.item_count, device=hidden.device)
-        step = max(1, _CELLS_AT_ONCE // (2 * self.config.width * len(columns)))
-        rows = torch.split(hidden.flatten(0, -2), step)
-        scores = torch.cat([self.score_columns(row, columns) for row in rows])
-        return scores.view(*hidden.shape[:-1], len(columns))
+        """Logits of all items, some states (..., S) and some items at a time -> (..., V)."""
+        known = self._read_items(torch.arange(self.config.item_count, device=hidden.device))
+        items_at_once = max(1, _CELLS_AT_ONCE // (2 * self.config.width * _STATES_AT_ONCE))
+        parts = list(zip(*(torch.split(part, items_at_once) for part in known), strict=True))
+        states = torch.split(hidden.flatten(0, -2), _STATES_AT_ONCE)
+        rows = [torch.cat([self._score(some, *part) for part in parts], dim=1) for some in states]
+        return torch.cat(rows).view(*hidden.shape[:-1], self.config.item_count)
 
     def score_columns(self, read: Tensor, columns: Tensor) -> Tensor:
         """Logits of some items: states (M, S), columns (K) for all rows or (M, K), a row's own -> (M, K)."""
-        wide, deep = torch.split(read, [self.config.width, 2 * self.config.width], dim=-1)
+        return self._score(read, *self._read_items(columns))
+
+    def _read_items(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """What no user changes: their embeddings (..., D) for the product, their half (..., 2 D) of the first layer."""
         indexes = columns + PAD + 1
-        product = wide[:, None] * self.items(indexes)
-        first = F.relu(self.from_user(deep)[:, None] + self.from_item(self.deep_items(indexes)))
-        second = F.relu(self.inner(first))
-        scores: Tensor = self.weigh(torch.cat([product.expand(*second.shape[:-1], -1), second], dim=-1))
-        return scores[..., 0]
+        return self.items(indexes), self.from_item(self.deep_items(indexes))
+
+    def _score(self, read: Tensor, items: Tensor, halves: Tensor) -> Tensor:
+        """The scores (M, K) of items that are shared by all rows (K, ...) or a row's own (M, K, ...)."""
+        D = self.config.width
+        wide, deep = torch.split(read, [D, 2 * D], dim=-1)
+        of_product, of_mlp = torch.split(self.weigh.weight[0], [D, D])
+        hidden = F.relu(self.inner(F.relu(self.from_user(deep)[:, None] + halves)))
+        scores: Tensor = (wide[:, None] * items) @ of_product + hidden @ of_mlp
+        return scores
