@@ -3,7 +3,7 @@
     python -m benchmarks.models FOLDER              # with ml-1m/, beauty-paper/ and beauty-5core/
     python -m benchmarks.models FOLDER --only ml-1m
 
-What it takes from nothing: some eight hours of one core, five of them for the two transformers with rules on
+What it takes from nothing: some ten hours of one core, five of them for the two transformers with rules on
 MovieLens-1M. Ctrl-C keeps what is finished and the run under way.
 """
 
@@ -18,8 +18,12 @@ from training.errors import TrainingError
 from training.interrupt import Interrupt
 
 COUNTERS = ("pop", "markov", "rules", "item-knn", "session-knn")
-NETWORKS = ("bpr-mf", "fmc", "fpmc", "transrec", "gru4rec", "gru4rec-plus", "caser", "cbow", "skip-gram")
+SHALLOW = ("bpr-mf", "fmc", "fpmc", "transrec", "cbow", "skip-gram")
+RECURRENT = ("gru4rec", "gru4rec-plus")
+COUNTED = "train.start=ppmi"
+"""Where recurrent and convolutional networks begin: from random embeddings ten epochs only begin to teach them."""
 PAPERS = ("P1", "P2", "P7")
+SMALL = ("train.batch_size=128", "train.epochs=20")
 SPARSE = ("model.max_length=50", "model.dropout=0.5")
 """What SASRec's authors change on sparse logs."""
 
@@ -52,7 +56,9 @@ class Group:
 
 
 GROUPS = (
-    Group(name="ml-1m", log="ml-1m/ml-1m.txt.gz", models=(*COUNTERS, "ncf", *NETWORKS, "sasrec-original")),
+    Group(name="ml-1m", log="ml-1m/ml-1m.txt.gz", models=(*COUNTERS, "ncf", *SHALLOW, "sasrec-original", "gsasrec")),
+    Group(name="ml-1m", log="ml-1m/ml-1m.txt.gz", models=RECURRENT, settings=(COUNTED, "train.epochs=15")),
+    Group(name="ml-1m", log="ml-1m/ml-1m.txt.gz", models=("caser",), settings=(COUNTED, "train.epochs=14")),
     Group(name="ml-1m", log="ml-1m/ml-1m.txt.gz", models=("sasrec-rules-ml-1m", "bert4rec-rules-ml-1m")),
     Group(
         name="ml-1m",
@@ -62,18 +68,27 @@ GROUPS = (
         seeds=(1, 2, 3),
         settings=("train.epochs=10", "train.budget_seconds=3600"),
     ),
-    Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=(*COUNTERS, "sasrec-rules-beauty")),
+    Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=(*COUNTERS, "sasrec-rules-beauty"), seeds=(1, 2, 3)),
+    Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=("bert4rec-counts-beauty",)),
+    Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=SHALLOW, settings=SMALL),
+    Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=(*RECURRENT, "caser"), settings=(*SMALL, COUNTED)),
     Group(
         name="beauty",
         log="beauty-paper/beauty.txt.gz",
-        models=NETWORKS,
-        settings=("train.batch_size=128", "train.epochs=20"),
+        models=("ncf",),
+        settings=("train.batch_size=128", "train.epochs=3"),
+    ),
+    Group(
+        name="beauty",
+        log="beauty-paper/beauty.txt.gz",
+        models=("gsasrec",),
+        settings=("train.batch_size=128", "train.epochs=6", "model.max_length=50"),
     ),
     Group(
         name="beauty",
         log="beauty-paper/beauty.txt.gz",
         models=("sasrec-original",),
-        settings=("train.batch_size=128", "train.epochs=20", *SPARSE),
+        settings=(*SMALL, *SPARSE),
     ),
     Group(
         name="beauty-5core",
@@ -85,7 +100,6 @@ GROUPS = (
         settings=("data.format=lines",),
     ),
 )
-"""gSASRec is missing: its authors give it 47,000 updates of 128 histories, a day of a CPU core."""
 
 
 def main() -> int:

@@ -50,7 +50,7 @@ RECIPES = {
     "SASRec+": ("sasrec-ml-1m", "sasrec-beauty", "sasrec-rules-ml-1m", "sasrec-rules-beauty"),
     "gSASRec": ("gsasrec",),
     "NOVA": ("nova-beauty",),
-    "BERT4Rec": ("bert4rec-ml-1m", "bert4rec-beauty", "bert4rec-rules-ml-1m"),
+    "BERT4Rec": ("bert4rec-ml-1m", "bert4rec-beauty", "bert4rec-rules-ml-1m", "bert4rec-counts-beauty"),
 }
 """Recipes of each model, SASRec+ being SASRec trained by a softmax."""
 REACHED, WITHIN, BELOW = "reached", "within", "below"
