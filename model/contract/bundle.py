@@ -3,13 +3,13 @@
 ```
 bundles/current                     the version in use, one line
 bundles/<version>/manifest.json     fields and the sha256 of every other file (manifest.py)
-                  network.onnx      the graph: encoder, exclusion, candidates and top-k (model/export.py)
+                  network.onnx      the graph: encoder, exclusion, candidates and top-k (model/export/graph.py)
                   vocabulary.txt    V item ids in ascending order, line i holding index i
                   counts.npy        (V) int64: how often each item occurs in the whole log, for the popular list
                   golden.json       questions with their answers (golden.py)
                   metadata.jsonl    optional: V JSON objects, line i describing index i
                   sessions.npy      optional: who met what, for answers without the network (sessions.py)
-                  event_types.txt   optional: the event types that the graph knows, line i being code i (behaviour.py)
+                  event_types.txt   optional: the event types that the graph knows, line i being code i
 ```
 A version appears whole or not at all: it is written aside, synced and renamed. Readers get bytes whose digests were
 verified before anything parses them; nothing is mapped into memory, so a file changed later changes nothing.
@@ -21,17 +21,18 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.contract.arrays import decode_arrays, encode_arrays
-from model.contract.files import sync_folder, write_synced, write_whole
+from model.contract.atomic_files import read_regular, sync_folder, write_synced, write_whole
 from model.contract.golden import Golden, golden_from_bytes
 from model.contract.manifest import (
     BundleCorrupt,
@@ -42,6 +43,7 @@ from model.contract.manifest import (
     Manifest,
     is_plain_name,
 )
+from model.contract.npy import decode_arrays, encode_arrays
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary, VocabularyError, is_valid_id
 
@@ -55,6 +57,7 @@ SESSIONS = "sessions.npy"
 EVENT_TYPES = "event_types.txt"
 CURRENT = "current"
 
+CURRENT_MAX_BYTES = 4096
 MANIFEST_MAX_BYTES = 1024 * 1024
 FILE_MAX_BYTES = 2 * 1024**3
 """What a graph in one file can have: Protocol Buffers end there."""
@@ -132,7 +135,7 @@ def locate_bundle(path: Path) -> Path:
     if (path / MANIFEST).is_file():
         return path
     try:
-        version = (path / CURRENT).read_text(encoding="ascii").strip()
+        version = read_regular(path / CURRENT, CURRENT_MAX_BYTES).decode("ascii").strip()
     except FileNotFoundError as error:
         raise BundleMissing(f"{path} holds neither {MANIFEST} nor {CURRENT}: publish a bundle there first") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -144,44 +147,113 @@ def locate_bundle(path: Path) -> Path:
     return path / version
 
 
+class OpenBundle:
+    """The open files of a bundle, which can be read after its folder was removed: as often as one likes, until closed.
+
+    It can be handed to a process that multiprocessing spawns. Whoever has it may read at the same time as others.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, digest: str, descriptors: Mapping[str, int]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.digest = digest
+        """The sha256 of the manifest, which covers every file."""
+        self._descriptors = descriptors
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        descriptors = {name: DupFd(descriptor) for name, descriptor in self._descriptors.items()}
+        return _take_over, (self.folder, self.manifest, self.digest, descriptors)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors = {}
+
+    def read(self) -> Bundle:
+        """Read and verify all files. Raises BundleError naming file and fault."""
+        folder, manifest = self.folder, self.manifest
+        contents = {name: self._read_verified(name, file) for name, file in manifest.files.items()}
+        try:
+            vocabulary = Vocabulary.from_bytes(contents[VOCABULARY])
+        except VocabularyError as error:
+            raise BundleFormat(f"{folder}: {VOCABULARY}: {error}") from error
+        golden = golden_from_bytes(contents[GOLDEN])
+        lines = contents[METADATA].splitlines() if METADATA in contents else None
+        if len(vocabulary) != manifest.item_count:
+            raise BundleFormat(
+                f"{folder}: {VOCABULARY} has {len(vocabulary)} items, the manifest {manifest.item_count}"
+            )
+        try:
+            counts = decode_counts(contents[COUNTS], len(vocabulary))
+        except ValueError as error:
+            raise BundleFormat(f"{folder}: {COUNTS} is {error}") from error
+        if lines is not None and len(lines) != len(vocabulary):
+            raise BundleFormat(f"{folder}: {METADATA} has {len(lines)} lines for {len(vocabulary)} items")
+        try:
+            sessions = Sessions.from_bytes(contents[SESSIONS], len(vocabulary)) if SESSIONS in contents else None
+        except ValueError as error:
+            raise BundleFormat(f"{folder}: {SESSIONS} holds {error}") from error
+        return Bundle(
+            manifest=manifest,
+            digest=self.digest,
+            network=contents[NETWORK],
+            vocabulary=vocabulary,
+            counts=counts,
+            golden=golden,
+            metadata=tuple(lines) if lines is not None else None,
+            sessions=sessions,
+            event_types=_decode_types(folder, contents.get(EVENT_TYPES, b"")),
+        )
+
+    def _read_verified(self, name: str, file: File) -> bytes:
+        descriptor = self._descriptors[name]
+        try:
+            size = os.fstat(descriptor).st_size
+            if size != file.bytes:
+                raise BundleCorrupt(f"{self.folder}: {name} has {size} bytes, the manifest says {file.bytes}")
+            if size > FILE_MAX_BYTES:
+                raise BundleFormat(f"{self.folder}: {name} is larger than {FILE_MAX_BYTES} bytes")
+            content = _read_from_start(descriptor, size)
+        except OSError as error:
+            raise BundleError(f"{self.folder}: {name} cannot be read ({error.strerror})") from error
+        if hashlib.sha256(content).hexdigest() != file.sha256:
+            raise BundleCorrupt(f"{self.folder}: the digest of {name} is not the one in the manifest")
+        return content
+
+
+def open_bundle(path: Path) -> OpenBundle:
+    """Open the files of a bundle, given its folder or one with `current`. Raises BundleError naming file and fault.
+
+    What they hold is verified when they are read, each time.
+    """
+    folder = locate_bundle(path)
+    with ExitStack() as opened:
+        content = _read_manifest(folder)
+        manifest = Manifest.from_bytes(content)
+        for name in _REQUIRED:
+            if name not in manifest.files:
+                raise BundleFormat(f"{folder}: the manifest lists no {name}")
+        descriptors = {}
+        for name in manifest.files:
+            descriptors[name] = _open(folder, name)
+            opened.callback(os.close, descriptors[name])
+        opened.pop_all()  # they stay open
+    return OpenBundle(folder, manifest, hashlib.sha256(content).hexdigest(), descriptors)
+
+
 def read_bundle(path: Path) -> Bundle:
     """Read and verify a bundle, given its folder or one with `current`. Raises BundleError naming file and fault."""
-    folder = locate_bundle(path)
-    manifest_text = _read_manifest(folder)
-    manifest = Manifest.from_bytes(manifest_text)
-    for name in _REQUIRED:
-        if name not in manifest.files:
-            raise BundleFormat(f"{folder}: the manifest lists no {name}")
-    contents = {name: _read_verified(folder, name, file) for name, file in manifest.files.items()}
-    try:
-        vocabulary = Vocabulary.from_bytes(contents[VOCABULARY])
-    except VocabularyError as error:
-        raise BundleFormat(f"{folder}: {VOCABULARY}: {error}") from error
-    golden = golden_from_bytes(contents[GOLDEN])
-    lines = contents[METADATA].splitlines() if METADATA in contents else None
-    if len(vocabulary) != manifest.item_count:
-        raise BundleFormat(f"{folder}: {VOCABULARY} has {len(vocabulary)} items, the manifest {manifest.item_count}")
-    try:
-        counts = decode_counts(contents[COUNTS], len(vocabulary))
-    except ValueError as error:
-        raise BundleFormat(f"{folder}: {COUNTS} is {error}") from error
-    if lines is not None and len(lines) != len(vocabulary):
-        raise BundleFormat(f"{folder}: {METADATA} has {len(lines)} lines for {len(vocabulary)} items")
-    try:
-        sessions = Sessions.from_bytes(contents[SESSIONS], len(vocabulary)) if SESSIONS in contents else None
-    except ValueError as error:
-        raise BundleFormat(f"{folder}: {SESSIONS} holds {error}") from error
-    return Bundle(
-        manifest=manifest,
-        digest=hashlib.sha256(manifest_text).hexdigest(),
-        network=contents[NETWORK],
-        vocabulary=vocabulary,
-        counts=counts,
-        golden=golden,
-        metadata=tuple(lines) if lines is not None else None,
-        sessions=sessions,
-        event_types=_decode_types(folder, contents.get(EVENT_TYPES, b"")),
-    )
+    with open_bundle(path) as bundle:
+        return bundle.read()
 
 
 def encode_metadata(vocabulary: Vocabulary, metadata: Mapping[str, Mapping[str, object]]) -> bytes:
@@ -205,44 +277,46 @@ def _decode_types(folder: Path, content: bytes) -> tuple[str, ...]:
     return event_types
 
 
+def _take_over(folder: Path, manifest: Manifest, digest: str, descriptors: Mapping[str, Any]) -> OpenBundle:
+    """The same bundle in another process."""
+    return OpenBundle(folder, manifest, digest, {name: sent.detach() for name, sent in descriptors.items()})
+
+
 def _read_manifest(folder: Path) -> bytes:
-    with _open(folder, MANIFEST) as source:
-        content = source.read(MANIFEST_MAX_BYTES + 1)
+    descriptor = _open(folder, MANIFEST)
+    try:
+        content = _read_from_start(descriptor, MANIFEST_MAX_BYTES + 1)
+    except OSError as error:
+        raise BundleError(f"{folder}: {MANIFEST} cannot be read ({error.strerror})") from error
+    finally:
+        os.close(descriptor)
     if len(content) > MANIFEST_MAX_BYTES:
         raise BundleFormat(f"{folder}: {MANIFEST} is larger than {MANIFEST_MAX_BYTES} bytes")
     return content
 
 
-@contextmanager
-def _open(folder: Path, name: str) -> Iterator[BinaryIO]:
+def _open(folder: Path, name: str) -> int:
     """A file of the bundle's own: what a link leads to may be any file of this machine, or change behind our back."""
-    flags = os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe is opened at once, to be refused
     try:
-        source = open(folder / name, "rb", opener=lambda path, asked: os.open(path, asked | flags))  # noqa: SIM115 - closed below
+        # A pipe is opened at once, to be refused.
+        descriptor = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise BundleMissing(f"{folder}: {name} is missing") from error
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise BundleFormat(f"{folder}: {name} is a link: a bundle holds its files itself") from error
         raise BundleError(f"{folder}: {name} cannot be read ({error.strerror})") from error
-    with source:
-        state = os.fstat(source.fileno())
-        if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1:
-            raise BundleFormat(f"{folder}: {name} is a link or no file: a bundle holds its files itself")
-        try:
-            yield source
-        except OSError as error:
-            raise BundleError(f"{folder}: {name} cannot be read ({error.strerror})") from error
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode) or state.st_nlink != 1:
+        os.close(descriptor)
+        raise BundleFormat(f"{folder}: {name} is a link or no file: a bundle holds its files itself")
+    return descriptor
 
 
-def _read_verified(folder: Path, name: str, file: File) -> bytes:
-    with _open(folder, name) as source:
-        size = os.fstat(source.fileno()).st_size
-        if size != file.bytes:
-            raise BundleCorrupt(f"{folder}: {name} has {size} bytes, the manifest says {file.bytes}")
-        if size > FILE_MAX_BYTES:
-            raise BundleFormat(f"{folder}: {name} is larger than {FILE_MAX_BYTES} bytes")
-        content = source.read(size)
-    if hashlib.sha256(content).hexdigest() != file.sha256:
-        raise BundleCorrupt(f"{folder}: the digest of {name} is not the one in the manifest")
-    return content
+def _read_from_start(descriptor: int, size: int) -> bytes:
+    """Up to so many bytes of a file. Moves no offset, which processes share."""
+    portions: list[bytes] = []  # one, unless the kernel gives less than 2 GiB at once
+    while size > 0 and (portion := os.pread(descriptor, size, sum(map(len, portions)))):
+        portions.append(portion)
+        size -= len(portion)
+    return b"".join(portions)

@@ -1,4 +1,4 @@
-"""Golden examples: questions with the trainer's own answers, asked again wherever a bundle is loaded."""
+"""Golden examples: queries with the trainer's own answers, checked wherever a bundle is loaded."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from model.contract.manifest import BundleFormat, is_count, is_number
-from model.contract.question import Answer, Question, encode_question
+from model.contract.query import Answer, Question, encode_question
 from model.contract.vocabulary import Vocabulary
 
 

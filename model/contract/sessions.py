@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from model.contract.arrays import decode_arrays, encode_arrays
+from model.contract.npy import decode_arrays, encode_arrays
 
 NEIGHBOURS, CANDIDATES, WINDOW = 100, 5000, 5
-"""As many sessions are listened to, as many looked at, by as many of the newest items, unless told otherwise."""
+"""Defaults: sessions that vote, sessions that are compared, and newest items of the history that are compared."""
 
 _WEIGHED_STEPS = 10
 """A neighbour that shares no newer item than the eleventh last has no weight (VS-kNN's linear decay)."""
@@ -28,7 +28,7 @@ class Sessions:
     items: NDArray[np.int32]
     """(E) item indexes, a session's in rising order, each once."""
     moments: NDArray[np.int64]
-    """(U) when each session ended, in any unit; all equal where nobody knows."""
+    """(U) when each session ended, in any unit; all equal if the log has no times."""
     neighbours: int = NEIGHBOURS
     candidates: int = CANDIDATES
     window: int = WINDOW
@@ -49,20 +49,20 @@ class Sessions:
         if not len(found):
             return np.zeros(self.item_count)
         U = len(self.moments)
-        likeness = _add_up(found, 1 - ages[sharing] / len(history), U)
+        similarity = _add_up(found, 1 - ages[sharing] / len(history), U)
         age = np.zeros(U, dtype=np.int64)
         age[found] = ages[sharing]
-        near = self._choose(np.flatnonzero(likeness), likeness)
-        weights = likeness[near] * np.maximum(0, 1 - age[near] / _WEIGHED_STEPS)
+        near = self._choose(np.flatnonzero(similarity), similarity)
+        weights = similarity[near] * np.maximum(0, 1 - age[near] / _WEIGHED_STEPS)
         theirs, of = _gather(self.starts, self.items, near)
         return _add_up(theirs, weights[of] * self._rarity[theirs], self.item_count + 1)[1:]
 
-    def _choose(self, sessions: NDArray[np.int64], likeness: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _choose(self, sessions: NDArray[np.int64], similarity: NDArray[np.float64]) -> NDArray[np.int64]:
         """The newest of the sessions, and of these the ones most alike; equal ones by their order."""
         if len(sessions) > self.candidates:
             newest = np.argsort(-self.moments[sessions], kind="stable")[: self.candidates]
             sessions = np.sort(sessions[newest])
-        return sessions[np.argsort(-likeness[sessions], kind="stable")[: self.neighbours]]
+        return sessions[np.argsort(-similarity[sessions], kind="stable")[: self.neighbours]]
 
     @cached_property
     def _by_item(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -122,10 +122,10 @@ def _gather(
     """The values of some rows, one row after the other, and which of the rows each is of."""
     lengths = starts[rows + 1] - starts[rows]
     of = np.repeat(np.arange(len(rows)), lengths)
-    places = np.arange(len(of)) - (np.cumsum(lengths) - lengths)[of] + starts[rows][of]
-    return values[places], of
+    positions = np.arange(len(of)) - (np.cumsum(lengths) - lengths)[of] + starts[rows][of]
+    return values[positions], of
 
 
-def _add_up(places: NDArray[np.integer], shares: NDArray[np.float64], length: int) -> NDArray[np.float64]:
+def _add_up(positions: NDArray[np.integer], shares: NDArray[np.float64], length: int) -> NDArray[np.float64]:
     """The sum of the shares at each place."""
-    return np.bincount(places, weights=shares, minlength=length).astype(np.float64, copy=False)
+    return np.bincount(positions, weights=shares, minlength=length).astype(np.float64, copy=False)

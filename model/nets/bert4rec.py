@@ -34,7 +34,7 @@ class Bert4Rec(Transformer):
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *events: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
+        """Take right-aligned item_ids (B, T), T <= N, lengths (B), positions (B, Q) or none. Returns (B, T or Q, D)."""
         x, side = self.place(self.read_items(item_ids), item_ids, *events)  # h_i^0 = v_i + p_i
         x = drop(self.embedding_norm(x), self.config.dropout, self.training)
         return self.run_layers(x, mark_real(item_ids, lengths)[:, None, None, :], at, side)

@@ -1,7 +1,7 @@
 """Caser (Tang & Wang, WSDM 2018): the last few items as an image, read by horizontal and vertical filters.
 
-A horizontal filter reads h items in a row, h from 1 to the whole span, and is pooled by its maximum over where it may
-stand; a vertical one weighs the items of the span, one dimension at a time. The paper joins the user's embedding to
+A horizontal filter reads h items in a row, h from 1 to the whole window, and is pooled by its maximum over where it may
+stand; a vertical one weighs the items of the window, one dimension at a time. The paper joins the user's embedding to
 what they find. `CaserHistory` leaves it out and can be served.
 """
 
@@ -18,7 +18,7 @@ from model.nets.network import (
     UserNetwork,
     UserNetworkConfig,
     mark_real,
-    pick_places,
+    pick_positions,
     shift_right,
 )
 
@@ -28,17 +28,17 @@ class CaserHistoryConfig(NetworkConfig):
     """The paper's choice for MovieLens."""
 
     dropout: float = 0.5
-    span: int = 5
+    window: int = 5
     """L: items that are read."""
-    horizontal: int = 16
+    horizontal_filters: int = 16
     """Filters of each height."""
-    vertical: int = 4
+    vertical_filters: int = 4
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
         super().__post_init__()
-        if min(self.span, self.horizontal, self.vertical) < 1 or not 0 <= self.dropout < 1:
-            raise ValueError("span, horizontal and vertical start at 1, dropout lies in [0, 1)")
+        if min(self.window, self.horizontal_filters, self.vertical_filters) < 1 or not 0 <= self.dropout < 1:
+            raise ValueError("window, horizontal_filters and vertical_filters start at 1, dropout lies in [0, 1)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,24 +47,24 @@ class CaserConfig(CaserHistoryConfig, UserNetworkConfig):
 
 
 class _Filters(nn.Module):
-    """The convolutions and the layer that joins them, at all places of a row at once."""
+    """The convolutions and the layer that joins them, at all positions of a row at once."""
 
     def __init__(self, config: CaserHistoryConfig) -> None:
         super().__init__()
         self.config = config
         self.across = nn.ModuleList(
-            nn.Conv1d(config.width, config.horizontal, height) for height in range(1, config.span + 1)
+            nn.Conv1d(config.width, config.horizontal_filters, height) for height in range(1, config.window + 1)
         )
-        self.down = nn.Conv1d(1, config.vertical, config.span)
-        found = config.vertical * config.width + config.horizontal * config.span
+        self.down = nn.Conv1d(1, config.vertical_filters, config.window)
+        found = config.vertical_filters * config.width + config.horizontal_filters * config.window
         self.join = nn.Linear(found, config.width)
 
     def forward(self, image: Tensor) -> Tensor:
-        """Take embeddings of tokens (B, T, D), 0 where there is none. Returns (B, T, D), of the span up to each."""
+        """Take embeddings of tokens (B, T, D), 0 where there is none. Returns (B, T, D), of the window up to each."""
         B, T, D = image.shape
-        x = F.pad(image.transpose(1, 2), (self.config.span - 1, 0))  # (B, D, L - 1 + T)
+        x = F.pad(image.transpose(1, 2), (self.config.window - 1, 0))  # (B, D, L - 1 + T)
         pooled = [_take_highest(F.relu(across(x)), T) for across in self.across]
-        weighed = self.down(x.reshape(B * D, 1, -1)).view(B, D * self.config.vertical, T)
+        weighed = self.down(x.reshape(B * D, 1, -1)).view(B, D * self.config.vertical_filters, T)
         found = torch.cat([*pooled, weighed], dim=1).transpose(1, 2)
         joined: Tensor = F.relu(self.join(drop(found, self.config.dropout, self.training)))
         return joined
@@ -83,24 +83,24 @@ def _read_image(network: "CaserHistory | Caser", item_ids: Tensor, lengths: Tens
 
 
 class CaserHistory(SequenceNetwork):
-    """What the filters find in the last items ranks the next one."""
+    """The output of the filters over the last items ranks the next one."""
 
     config: CaserHistoryConfig
 
     def __init__(self, config: CaserHistoryConfig) -> None:
-        super().__init__(config, tied=False)
+        super().__init__(config, tie_embeddings=False)
         self.item_bias = nn.Parameter(torch.zeros(config.item_count))
         self.reset_parameters()
         self.filters = _Filters(config)
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
+        """Take right-aligned item_ids (B, T), T <= N, lengths (B), positions (B, Q) or none. Returns (B, T or Q, D)."""
         states = _read_image(self, item_ids, lengths)
-        return states if at is None else pick_places(states, at)
+        return states if at is None else pick_positions(states, at)
 
 
 class Caser(UserNetwork):
-    """What the filters find and who the user is, side by side: S = 2 D."""
+    """The output of the filters and the embedding of the user, concatenated: S = 2 D."""
 
     config: CaserConfig
 
@@ -117,6 +117,6 @@ class Caser(UserNetwork):
         return self.outputs.weight
 
     def encode(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), lengths (B) and whose they are (B). Returns states (B, T, 2 D)."""
+        """Take right-aligned item_ids (B, T), lengths (B) and their users (B). Returns states (B, T, 2 D)."""
         found = _read_image(self, item_ids, lengths)
         return torch.cat([found, self.users(users)[:, None].expand_as(found)], dim=-1)

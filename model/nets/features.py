@@ -2,7 +2,7 @@
 
 Items' codes are a table by item index, which a run keeps beside the weights and a graph holds as a constant. [mask] has
 none, so that what is known of a hidden item is hidden with it. Events' codes are made of what comes with a history
-(model/contract/behaviour.py), by edges that are constants, too.
+(model/contract/event_inputs.py), by edges that are constants, too.
 
 Shapes: B batch, T tokens, V items, D width, W the most values that an item has in a column.
 """
@@ -49,9 +49,9 @@ class Types(nn.Module):
         super().__init__()
         self.values = nn.Embedding(size + 1, width)
 
-    def forward(self, told: Tensor, shown: Tensor) -> Tensor:
-        """Vectors (B, T, D) of told (B, T) where `shown` (B, T); else that of no type."""
-        return _embed(self.values, told * shown)
+    def forward(self, features: Tensor, shown: Tensor) -> Tensor:
+        """Vectors (B, T, D) of features (B, T) where `shown` (B, T); else that of no type."""
+        return _embed(self.values, features * shown)
 
 
 class Amounts(nn.Module):
@@ -65,25 +65,25 @@ class Amounts(nn.Module):
         self.register_buffer("edges", torch.tensor(bounds, dtype=torch.float32), persistent=False)
         self.values = nn.Embedding(len(bounds) + 2, width)
 
-    def forward(self, told: Tensor, shown: Tensor) -> Tensor:
-        """Vectors (B, T, D) of told (B, T) where `shown` (B, T) and no NaN; else that of no value."""
-        code = 1 + (told[..., None] >= self.edges).sum(dim=-1)
-        return _embed(self.values, code * (shown & (told == told)))  # noqa: PLR0124 - NaN alone is not equal to itself
+    def forward(self, features: Tensor, shown: Tensor) -> Tensor:
+        """Vectors (B, T, D) of features (B, T) where `shown` (B, T) and no NaN; else that of no value."""
+        code = 1 + (features[..., None] >= self.edges).sum(dim=-1)
+        return _embed(self.values, code * (shown & (features == features)))  # noqa: PLR0124 - NaN alone is not equal to itself
 
 
 class Gaps(Amounts):
     """How long after the event before it each event came: milliseconds, by buckets. Hidden times make no gaps."""
 
-    def forward(self, told: Tensor, shown: Tensor) -> Tensor:
-        """Vectors (B, T, D) of told (B, T) where it and what came before are `shown`; else that of no value."""
-        known = shown & (told != 0)
-        later = torch.arange(told.shape[1], device=told.device) > 0  # than the oldest, before which nothing came
-        return super().forward((told - told.roll(1, dims=1)).float(), known & known.roll(1, dims=1) & later)
+    def forward(self, features: Tensor, shown: Tensor) -> Tensor:
+        """Vectors (B, T, D) of features (B, T) where it and what came before are `shown`; else that of no value."""
+        known = shown & (features != 0)
+        later = torch.arange(features.shape[1], device=features.device) > 0  # the oldest event has no gap
+        return super().forward((features - features.roll(1, dims=1)).float(), known & known.roll(1, dims=1) & later)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SideInformation:
-    """What a network is to be told beside ids."""
+    """What a network knows of items and events besides their ids."""
 
     items: Sequence[tuple[Tensor, int]] = ()
     """For each column of items its codes (V + 2, W) and how many values there are."""

@@ -6,12 +6,13 @@ Rows are moved to the left edge while they are read, since a recurrent network w
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from model.nets.dropout import drop
-from model.nets.network import NetworkConfig, SequenceNetwork, pick_places, shift_right
+from model.nets.network import NetworkConfig, SequenceNetwork, pick_positions, shift_right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class Gru4RecConfig(NetworkConfig):
 
     layers: int = 1
     dropout: float = 0.1
-    tied: bool = True
+    tie_embeddings: bool = True
     """Whether items that are read and items that are ranked share their embeddings."""
 
     def __post_init__(self) -> None:
@@ -36,7 +37,7 @@ class Gru4Rec(SequenceNetwork):
     config: Gru4RecConfig
 
     def __init__(self, config: Gru4RecConfig) -> None:
-        super().__init__(config, tied=config.tied)
+        super().__init__(config, tie_embeddings=config.tie_embeddings)
         between = config.dropout if config.layers > 1 else 0.0
         self.gru = nn.GRU(config.width, config.width, config.layers, batch_first=True, dropout=between)
         self.item_bias = nn.Parameter(torch.zeros(config.item_count))
@@ -44,11 +45,21 @@ class Gru4Rec(SequenceNetwork):
         self.gru.reset_parameters()  # 0.02 is for embeddings: recurrent weights this small forget at once
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
+        """Take right-aligned item_ids (B, T), T <= N, lengths (B), positions (B, Q) or none. Returns (B, T or Q, D)."""
         T = item_ids.shape[1]
         before = shift_right(item_ids, lengths, self.config.item_count + 1)
         column = torch.arange(T, device=item_ids.device)
         padding = column[-1] + 1 - lengths.long()[:, None]
         left = before.gather(1, torch.minimum(column + padding, column[-1]))  # what follows the history repeats its end
-        states, _ = self.gru(drop(self.items(left), self.config.dropout, self.training))
-        return pick_places(states, ((column if at is None else at) - padding).clamp(min=0))
+        states = self._read(drop(self.items(left), self.config.dropout, self.training))
+        return pick_positions(states, ((column if at is None else at) - padding).clamp(min=0))
+
+    def _read(self, x: Tensor) -> Tensor:
+        """States (B, T, D), in float32: under autocast cuDNN's networks run in float16, whatever was asked for.
+
+        Without a scaler small gradients are 0 there.
+        """
+        if x.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):
+                return cast("Tensor", self.gru(x.float())[0])
+        return cast("Tensor", self.gru(x)[0])

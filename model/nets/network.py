@@ -1,7 +1,7 @@
 """What every network is: states that rank the items by one product with an item table.
 
 Shapes: B batch, U users, T tokens, N longest history, D width, S width of a state, H heads, V items, K some items,
-M rows to score, Q places in a row. Item tables have V + 2 rows: PAD, items 1..V, MASK.
+M rows to score, Q positions in a row. Item tables have V + 2 rows: PAD, items 1..V, MASK.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.contract.vocabulary import PAD
-from model.nets.rules import Rules
+from model.nets.rules import SequentialRules
 
 _WORTH_ALL = 64
 """Items for each one that is wanted, up to which scoring all of them and picking is quicker than looking rows up."""
@@ -36,7 +36,7 @@ class NetworkConfig:
 
 
 class Network(nn.Module, ABC):
-    """A network whose state at a place ranks the items for that place."""
+    """A network whose state at a position ranks the items for that position."""
 
     causal: ClassVar[bool] = True
     """Whether the state at a place is made of earlier items alone, so that one pass trains every place."""
@@ -105,31 +105,31 @@ def _multiply_own(read: Tensor, rows: Tensor) -> Tensor:
 class SequenceNetwork(Network):
     """Ranks from a history alone, whosever it is: it can be exported and served.
 
-    With `tied` the items that are read and those that are ranked share their embeddings.
+    With `tie_embeddings` the items that are read and those that are ranked share their embeddings.
     """
 
     event_inputs: tuple[str, ...] = ()
-    """What it reads of events beside their items, by the names of model/contract/behaviour.py; most read nothing."""
-    rules: Rules | None
+    """The event features that it reads, by the names of model/contract/event_inputs.py; most networks read none."""
+    rules: SequentialRules | None
     """Added to the scores of `forward` once they are counted; training knows nothing of them."""
 
-    def __init__(self, config: NetworkConfig, *, tied: bool) -> None:
+    def __init__(self, config: NetworkConfig, *, tie_embeddings: bool) -> None:
         super().__init__(config)
         self.rules = None
-        self.tied = tied
-        if not tied:
+        self.tie_embeddings = tie_embeddings
+        if not tie_embeddings:
             self.outputs = nn.Embedding(config.item_count + 2, config.width)
 
     @property
     def rows(self) -> Tensor:
         """The output embeddings with those of PAD and MASK (V + 2, D), which rank nothing."""
-        return self.items.weight if self.tied else self.outputs.weight
+        return self.items.weight if self.tie_embeddings else self.outputs.weight
 
     @abstractmethod
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *events: Tensor) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, and lengths (B). Returns states (B, T, D), any at padding.
 
-        With `at` (B, Q) only the states at these places: (B, Q, D), which may spare work. Events (B, T) are those of
+        With `at` (B, Q) only the states at these positions: (B, Q, D), which may spare work. Events (B, T) are those of
         `event_inputs` in their order, or none at all.
         """
 
@@ -157,7 +157,7 @@ class UserNetwork(Network):
 
     @abstractmethod
     def encode(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), lengths (B) and whose they are (B). Returns states (B, T, S)."""
+        """Take right-aligned item_ids (B, T), lengths (B) and their users (B). Returns states (B, T, S)."""
 
     def forward(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:
         """Scores of all items after each user's history that ends in [mask]: (B, T), (B), (B) -> (B, V)."""
@@ -183,8 +183,8 @@ def _count_back(item_ids: Tensor) -> Tensor:
     return torch.arange(item_ids.shape[1], 0, -1, device=item_ids.device)
 
 
-def pick_places(x: Tensor, at: Tensor) -> Tensor:
-    """Rows of x (B, T, D) at places (B, Q): (B, Q, D). By flat rows, whose gradient is added up a row at a time."""
+def pick_positions(x: Tensor, at: Tensor) -> Tensor:
+    """Rows of x (B, T, D) at positions (B, Q): (B, Q, D). By flat rows, whose gradient is added up a row at a time."""
     B, T, D = x.shape
     rows = at + torch.arange(0, B * T, T, device=at.device)[:, None]
     return x.flatten(0, 1).index_select(0, rows.flatten()).view(B, -1, D)

@@ -5,8 +5,8 @@ same side information; queries and keys are made of R, values of the input alone
 the space of the items, which ranks them (section 3.3). The invasive fusion of section 3.2, for comparison, puts R in at
 the bottom of BERT4Rec as it is. Position is side information as well.
 
-`composed` rows are not the paper's: features stand in the space of the items themselves (Kula 2015, LightFM), where
-values and scores know them, too, and an item that is rarely met leans on the others of its kind.
+`feature_embeddings` are not the paper's: features stand in the space of the items themselves (Kula 2015, LightFM),
+where values and scores know them, too, and an item that is rarely met leans on the others of its kind.
 
 What the paper leaves open: each side vector has a LayerNorm of its own, as the sum of embeddings has in BERT4Rec, so
 that all of them begin as large as the items; a fusor belongs to its layer.
@@ -35,11 +35,11 @@ class NovaConfig(TransformerConfig):
 
     fusion: str = "gate"
     invasive: bool = False
-    behaviour_dropout: float = 0.1
+    event_dropout: float = 0.1
     """The share of histories trained without what is known of their events, so that answers do without it, too."""
-    composed: bool = False
+    feature_embeddings: bool = False
     """Whether the row of an item, read and ranked, is its own plus a sum of what is known of it."""
-    new_items: float = 0.0
+    id_dropout: float = 0.0
     """The share of items that a step ranks by their features alone, so that items without a row of their own can be."""
 
     def __post_init__(self) -> None:
@@ -47,12 +47,12 @@ class NovaConfig(TransformerConfig):
         super().__post_init__()
         if self.fusion not in FUSIONS:
             raise ValueError(f"fusion is one of {', '.join(FUSIONS)}")
-        if not 0 <= self.behaviour_dropout <= 1:
-            raise ValueError("behaviour_dropout lies in [0, 1]")
-        if not 0 <= self.new_items < 1:
-            raise ValueError("new_items lies in [0, 1)")
-        if (self.new_items or self.composed) and not self.tied:
-            raise ValueError("new_items and composed want tied embeddings")
+        if not 0 <= self.event_dropout <= 1:
+            raise ValueError("event_dropout lies in [0, 1]")
+        if not 0 <= self.id_dropout < 1:
+            raise ValueError("id_dropout lies in [0, 1)")
+        if (self.id_dropout or self.feature_embeddings) and not self.tie_embeddings:
+            raise ValueError("id_dropout and feature_embeddings need tie_embeddings")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +94,9 @@ class NovaLayer(Layer):
         super().__init__(config)
         self.fuse = Fusor(config.fusion, vectors, config.width)
 
-    def address(self, seen: Tensor, side: Side) -> Tensor:
-        """R = F(seen, side) of seen (B, T, D)."""
-        fused: Tensor = self.fuse([seen, *side])
+    def address(self, values: Tensor, side: Side) -> Tensor:
+        """R = F(values, side) of values (B, T, D)."""
+        fused: Tensor = self.fuse([values, *side])
         return fused
 
 
@@ -113,8 +113,9 @@ class Nova(Transformer):
         self.side_norms = nn.ModuleList(make_norm(config) for _ in range(self.vectors - 1))
         if config.invasive:
             self.fuse = Fusor(config.fusion, self.vectors, config.width)
-        self.composed = config.composed
-        if config.new_items or config.composed:
+        self.feature_embeddings = config.feature_embeddings
+        # `portraits` and `likeness` are names in stored weights.
+        if config.id_dropout or config.feature_embeddings:
             self.portraits = side.make_columns(config.width)
             self.likeness = nn.Parameter(torch.zeros(config.width))
         self.reset_parameters()
@@ -123,32 +124,32 @@ class Nova(Transformer):
     def rows(self) -> Tensor:
         """The output embeddings (V + 2, D); while training for new items, a share of them made of features."""
         rows = super().rows
-        if self.composed:
-            rows = rows + self.portray(torch.arange(len(rows), device=rows.device))
-        if not (self.training and self.config.new_items):
+        if self.feature_embeddings:
+            rows = rows + self.embed_features(torch.arange(len(rows), device=rows.device))
+        if not (self.training and self.config.id_dropout):
             return rows
-        dropped = torch.rand_like(rows[:, :1]) < self.config.new_items
-        return torch.where(dropped, self.portray(torch.arange(len(rows), device=rows.device)), rows)
+        dropped = torch.rand_like(rows[:, :1]) < self.config.id_dropout
+        return torch.where(dropped, self.embed_features(torch.arange(len(rows), device=rows.device)), rows)
 
     def pick_rows(self, columns: Tensor) -> Tensor:
         """The output embeddings (..., D) of some items; composed ones are composed alone, not the whole table."""
-        if self.composed and not (self.training and self.config.new_items):
+        if self.feature_embeddings and not (self.training and self.config.id_dropout):
             return self.read_items(columns + PAD + 1)
         return super().pick_rows(columns)
 
     def read_items(self, item_ids: Tensor) -> Tensor:
         """Embeddings (B, T, D) of item_ids (B, T), composed as the output ones are."""
         own = super().read_items(item_ids)
-        return own + self.portray(item_ids) if self.composed else own
+        return own + self.embed_features(item_ids) if self.feature_embeddings else own
 
     @torch.no_grad()
     def settle(self) -> None:
         """Put composed rows into the item table for good: the same answers from an ordinary table."""
-        if self.composed:
+        if self.feature_embeddings:
             self.items.weight.copy_(self.eval().rows)
-            self.composed = False
+            self.feature_embeddings = False
 
-    def portray(self, item_ids: Tensor) -> Tensor:
+    def embed_features(self, item_ids: Tensor) -> Tensor:
         """Embeddings (..., D) of items (...) by their features alone: a sum over columns, as DropoutNet's is."""
         portraits = [column(item_ids) for column in self.portraits]
         return sum(portraits, self.likeness)
@@ -158,7 +159,7 @@ class Nova(Transformer):
         return Layer(self.config) if self.config.invasive else NovaLayer(self.config, self.vectors)
 
     def place(self, tokens: Tensor, item_ids: Tensor, *events: Tensor) -> tuple[Tensor, Side]:
-        """The items alone with all that stands beside them; or everything fused and nothing beside."""
+        """The items and their side inputs; or, with an invasive fusion, both fused and no side inputs."""
         side = self._describe(item_ids, events)
         if self.config.invasive:
             fused: Tensor = self.fuse([tokens, *side])
@@ -166,14 +167,14 @@ class Nova(Transformer):
         return tokens, side
 
     def _describe(self, item_ids: Tensor, events: Sequence[Tensor]) -> list[Tensor]:
-        """Side vectors (B or 1, T, D) of item_ids (B, T): nothing is known beside PAD and [mask], whatever is told."""
+        """Side vectors (B or 1, T, D) of item_ids (B, T): none at PAD and [mask], whatever the inputs are."""
         raw = [column(item_ids) for column in self.columns]
         shown = (item_ids != PAD) & (item_ids != self.config.item_count + 1)
         if self.training and events:
-            shown = shown & (torch.rand_like(shown[:, :1], dtype=torch.float32) >= self.config.behaviour_dropout)
-        told = events or [torch.zeros_like(item_ids)] * len(self.readers)
+            shown = shown & (torch.rand_like(shown[:, :1], dtype=torch.float32) >= self.config.event_dropout)
+        features = events or [torch.zeros_like(item_ids)] * len(self.readers)
         shown = shown if events else torch.zeros_like(shown)
-        raw += [reader(values, shown) for reader, values in zip(self.readers, told, strict=True)]
+        raw += [reader(values, shown) for reader, values in zip(self.readers, features, strict=True)]
         if self.config.positions == "learned":
             raw.append(self.positions[self.config.max_length - item_ids.shape[1] :][None])
         normed = [norm(vector) for norm, vector in zip(self.side_norms, raw, strict=True)]

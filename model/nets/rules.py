@@ -22,15 +22,15 @@ FLOOR = 1e-6
 """The share from which on a rule lifts its item."""
 
 
-class Rules(nn.Module):
-    """The M weightiest rules of every item, and how much they count beside the network."""
+class SequentialRules(nn.Module):
+    """The M weightiest rules of every item, and their weight beside the network."""
 
     followers: Tensor
     """(V + 2, M) int32: what followed each item, PAD where there is less."""
     weights: Tensor
     """(V + 2, M): how often and how soon, 0 at PAD."""
     strength: Tensor
-    """One number: 0 leaves the network alone."""
+    """The rule weight, one number: 0 leaves the network alone. Stored weights hold it under this name."""
     decays: Tensor
 
     def __init__(self, item_count: int, size: int) -> None:

@@ -36,11 +36,11 @@ class Sasrec(Transformer):
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *events: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D)."""
+        """Take right-aligned item_ids (B, T), T <= N, lengths (B), positions (B, Q) or none. Returns (B, T or Q, D)."""
         T = item_ids.shape[1]
         column = torch.arange(T, device=item_ids.device)
         before = shift_right(item_ids, lengths, self.config.item_count + 1)
-        earlier = (told.roll(1, dims=1) for told in events)  # what came to stand beside [mask] counts for nothing
+        earlier = (features.roll(1, dims=1) for features in events)  # the network hides what is beside [mask]
         x, side = self.place(self.read_items(before) * math.sqrt(self.config.width), before, *earlier)
         past = (column[:, None] >= column) & mark_real(item_ids, lengths)[:, None, :]
         allowed = past | (column[:, None] == column)  # padding sees itself: a query without keys would give NaN

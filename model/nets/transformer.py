@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from model.nets.attention import attend, weigh
 from model.nets.dropout import drop
-from model.nets.network import NetworkConfig, SequenceNetwork, pick_places
+from model.nets.network import NetworkConfig, SequenceNetwork, pick_positions
 
 POSITIONS = ("learned", "relative", "none")
 NORMS = ("post", "pre", "none")
 Side = Sequence[Tensor]
-"""Side information: vectors (B or 1, T, D) that stand beside the tokens, each of something else."""
+"""Side inputs: vectors (B or 1, T, D) for the tokens, one for each kind of side information."""
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}  # GELU(x) = x Phi(x), exactly
 
 
@@ -28,7 +28,7 @@ class TransformerConfig(NetworkConfig):
     layers: int = 2
     heads: int = 2
     dropout: float = 0.1
-    tied: bool = True
+    tie_embeddings: bool = True
     """Whether items that are read and items that are ranked share their embeddings."""
     attention_dropout: float | None = None
     """Of attention weights; None: as `dropout`."""
@@ -78,19 +78,19 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, allowed: Tensor, at: Tensor | None = None, side: Side = ()) -> Tensor:
         """Take x (B, T, D) and allowed (B, 1, 1 or T, T), true where a token may see another. Returns (B, T, D).
 
-        With `at` (B, Q) only these places are worked out: (B, Q, D). They ask, all T are asked.
+        With `at` (B, Q) only these positions are computed: (B, Q, D). They are the queries; all T are keys and values.
         """
-        seen = self._see(x)
-        asked = self.address(seen, side)
-        asking, x = (asked, x) if at is None else (pick_places(asked, at), pick_places(x, at))
+        values = self._see(x)
+        keys = self.address(values, side)
+        queries, x = (keys, x) if at is None else (pick_positions(keys, at), pick_positions(x, at))
         if at is not None and allowed.shape[2] > 1:
             allowed = allowed.take_along_dim(at[:, None, :, None], dim=2)
-        return self.join(x, self._mix(asking, asked, seen, allowed, at))
+        return self.join(x, self._mix(queries, keys, values, allowed, at))
 
-    def address(self, seen: Tensor, side: Side) -> Tensor:
+    def address(self, values: Tensor, side: Side) -> Tensor:
         """What queries and keys are made of (B, T, D): the tokens, of which values are made, themselves."""
         assert not side  # noqa: S101 - a layer that reads side information says how
-        return seen
+        return values
 
     def join(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Take x (..., D) and what attention made for it through both residual branches. Returns (..., D)."""
@@ -101,36 +101,36 @@ class Layer(nn.Module):
 
     def weigh(self, x: Tensor, allowed: Tensor, side: Side = ()) -> Tensor:
         """The attention weights (B, H, T, T), queries before keys, by which `forward` mixes the same input."""
-        asked = self.address(self._see(x), side)
-        q, k = self._project(asked, 0, 2)
+        keys = self.address(self._see(x), side)
+        q, k = self._project(keys, 0, 2)
         return weigh(q, k, allowed, bias=self._lean(x.shape[1], None))
 
     def _see(self, x: Tensor) -> Tensor:
-        seen: Tensor = self.attention_norm(x) if self.config.norm == "pre" else x
-        return seen
+        values: Tensor = self.attention_norm(x) if self.config.norm == "pre" else x
+        return values
 
     def _project(self, x: Tensor, first: int, end: int) -> Tensor:
         """Of the projections to queries (0), keys (1) and values (2) those from `first` to `end`, by heads."""
         columns = slice(first * self.config.width, end * self.config.width)
         return self._split(F.linear(x, self.query_key_value.weight[columns], self.query_key_value.bias[columns]))
 
-    def _mix(self, asking: Tensor, asked: Tensor, seen: Tensor, allowed: Tensor, at: Tensor | None) -> Tensor:
-        B, Q, D = asking.shape
-        if asking is seen:
-            q, k, v = self._split(self.query_key_value(seen))
-        elif asked is seen:
-            (q,), (k, v) = self._project(asking, 0, 1), self._project(seen, 1, 3)
-        elif asking is asked:
-            (q, k), (v,) = self._project(asked, 0, 2), self._project(seen, 2, 3)
+    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, at: Tensor | None) -> Tensor:
+        B, Q, D = queries.shape
+        if queries is values:
+            q, k, v = self._split(self.query_key_value(values))
+        elif keys is values:
+            (q,), (k, v) = self._project(queries, 0, 1), self._project(values, 1, 3)
+        elif queries is keys:
+            (q, k), (v,) = self._project(keys, 0, 2), self._project(values, 2, 3)
         else:
-            (q,), (k,), (v,) = (self._project(x, place, place + 1) for place, x in enumerate((asking, asked, seen)))
+            (q,), (k,), (v,) = (self._project(x, place, place + 1) for place, x in enumerate((queries, keys, values)))
         dropout = self.attention_dropout if self.training else 0.0
-        mixed = attend(q, k, v, allowed, dropout=dropout, bias=self._lean(seen.shape[1], at))  # (B, H, Q, D/H)
+        mixed = attend(q, k, v, allowed, dropout=dropout, bias=self._lean(values.shape[1], at))  # (B, H, Q, D/H)
         out: Tensor = self.attention_out(mixed.transpose(1, 2).reshape(B, Q, D))
         return out
 
     def _lean(self, T: int, at: Tensor | None) -> Tensor | None:
-        """The bias (1, H, T, T) of keys by their distance, with places `at` (B, Q) theirs: (B, H, Q, T).
+        """The bias (1, H, T, T) of keys by their distance, with positions `at` (B, Q) theirs: (B, H, Q, T).
 
         Raffel et al. 2020, section 2.1, without their buckets: one number a distance, as Zhai et al. 2024 have it.
         """
@@ -165,7 +165,7 @@ class Transformer(SequenceNetwork):
     config: TransformerConfig
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config, tied=config.tied)
+        super().__init__(config, tie_embeddings=config.tie_embeddings)
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.empty(config.max_length, config.width))
         self.layers = nn.ModuleList(self.make_layer() for _ in range(config.layers))
@@ -181,16 +181,16 @@ class Transformer(SequenceNetwork):
         return read
 
     def place(self, tokens: Tensor, item_ids: Tensor, *events: Tensor) -> tuple[Tensor, Side]:  # noqa: ARG002 - for side information
-        """What enters the first layer for embeddings (B, T, D) of item_ids (B, T), and what all layers get beside it.
+        """What enters the first layer for embeddings (B, T, D) of item_ids (B, T), and the side inputs of all layers.
 
-        Here: learned positions are added, if there are any, and nothing stands beside.
+        Here: learned positions are added, if there are any, and there are no side inputs.
         """
         if self.config.positions != "learned":
             return tokens, ()
         return tokens + self.positions[self.config.max_length - tokens.shape[1] :], ()
 
     def run_layers(self, x: Tensor, allowed: Tensor, at: Tensor | None, side: Side) -> Tensor:
-        """Take x (B, T, D) through all layers, the last one at the places `at` alone, if there are any."""
+        """Take x (B, T, D) through all layers, the last one at the positions `at` alone, if there are any."""
         for number, layer in enumerate(self.layers, 1):
             x = layer(x, allowed, at if number == len(self.layers) else None, side)
         normed: Tensor = self.last_norm(x)

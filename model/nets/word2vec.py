@@ -17,12 +17,12 @@ class Cbow(SequenceNetwork):
     causal = False
 
     def __init__(self, config: NetworkConfig) -> None:
-        super().__init__(config, tied=False)
+        super().__init__(config, tie_embeddings=False)
         self.item_bias = nn.Parameter(torch.zeros(config.item_count))
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
-        """Take right-aligned item_ids (B, T), T <= N, lengths (B) and places (B, Q) or none. Returns (B, T or Q, D).
+        """Take right-aligned item_ids (B, T), T <= N, lengths (B), positions (B, Q) or none. Returns (B, T or Q, D).
 
         A window without any other item takes the embedding of [mask].
         """
@@ -31,19 +31,19 @@ class Cbow(SequenceNetwork):
         shown = shown | (real & ~shown.any(dim=1, keepdim=True))
         return self._mix(item_ids, shown, item_ids if at is None else at)
 
-    def _mix(self, item_ids: Tensor, shown: Tensor, places: Tensor) -> Tensor:
-        """What ranks at each of some places (B, Q), of items shown (B, T): (B, Q, D)."""
+    def _mix(self, item_ids: Tensor, shown: Tensor, positions: Tensor) -> Tensor:
+        """The state at each of some positions (B, Q), of items shown (B, T): (B, Q, D)."""
         weights = shown / shown.sum(dim=1, keepdim=True)
         mean: Tensor = (weights[:, :, None] * self.items(item_ids)).sum(dim=1, keepdim=True)
-        return mean.expand(-1, places.shape[1], -1)
+        return mean.expand(-1, positions.shape[1], -1)
 
 
 class SkipGram(Cbow):
     """While training, one item of the window at a time."""
 
-    def _mix(self, item_ids: Tensor, shown: Tensor, places: Tensor) -> Tensor:
+    def _mix(self, item_ids: Tensor, shown: Tensor, positions: Tensor) -> Tensor:
         if not self.training:
-            return super()._mix(item_ids, shown, places)
-        drawn = torch.multinomial(shown.float(), places.shape[1], replacement=True)
+            return super()._mix(item_ids, shown, positions)
+        drawn = torch.multinomial(shown.float(), positions.shape[1], replacement=True)
         chosen: Tensor = self.items(item_ids.gather(1, drawn))
         return chosen

@@ -2,12 +2,15 @@
 
 import io
 import json
+import os
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from model.contract import bundle
-from model.contract.bundle import point_current, read_bundle, write_bundle
+from model.contract.bundle import open_bundle, point_current, read_bundle, write_bundle
 from model.contract.manifest import BundleCorrupt, BundleError, BundleFormat, BundleMissing, Manifest
 
 VERSION = "20260102T030405-0a1b2c3d"
@@ -35,6 +38,7 @@ def test_read_gives_what_was_written(published, files, make_manifest):
     assert read.network == files[bundle.NETWORK]
     assert read.vocabulary.item_ids == ("a", "b", "c")
     assert read.counts.tolist() == [3, 9, 3]
+    assert read.metadata is not None
     assert json.loads(read.metadata[1]) == {"title": "B & é"}
     assert read.golden[0].expected_items == ("b", "c")
 
@@ -62,6 +66,51 @@ def test_current_moves_to_the_newest(published, files, make_manifest):
     point_current(published, newer.version)
     assert read_bundle(published).manifest.version == newer.version
     assert read_bundle(published / VERSION).manifest.version == VERSION
+
+
+def test_open_files_outlive_their_folder(published):
+    """What was opened is read, and verified, though the version was removed, as often as one likes."""
+    with open_bundle(published) as opened:
+        digest = opened.read().digest
+        shutil.rmtree(published)
+        assert opened.read().digest == digest
+    with pytest.raises(BundleMissing):
+        read_bundle(published)
+
+
+def test_open_files_are_verified_each_time(published):
+    """A file that is changed in its place is refused, though it was fine when it was opened."""
+    with open_bundle(published) as opened:
+        opened.read()
+        with (published / VERSION / bundle.NETWORK).open("r+b") as network:
+            network.write(b"changed")
+        with pytest.raises(BundleCorrupt, match=bundle.NETWORK):
+            opened.read()
+
+
+def test_refused_bundles_leave_no_file_open(published):
+    """However far the opening came."""
+    (published / VERSION / bundle.GOLDEN).unlink()
+    before = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    for _ in range(3):
+        with pytest.raises(BundleMissing):
+            open_bundle(published)
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "long"])
+def test_current_that_is_no_file_is_refused_at_once(published, kind):
+    """Who opens a pipe waits for a writer; a device may never end."""
+    current = published / "current"
+    current.unlink()
+    if kind == "pipe":
+        os.mkfifo(current)
+    elif kind == "device":
+        current.symlink_to("/dev/zero")
+    else:
+        current.write_bytes(b"x" * 100_000)
+    with pytest.raises(BundleFormat, match="current"):
+        read_bundle(published)
 
 
 def test_writing_twice_changes_nothing(published, files, make_manifest):

@@ -33,7 +33,7 @@ def test_contract_imports_numpy_and_standard_library_only(path):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            imported.add(node.module)
+            imported.add(node.module or ".")  # `from . import` has no name
     foreign = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names | {"numpy"}}
     assert all(name.startswith("model.contract") for name in foreign), foreign
 

@@ -44,7 +44,7 @@ def test_same_answer_within_tolerance(items, scores):
 )
 def test_another_answer_is_described(items, scores, words):
     """Another order, length, score, item or a NaN is a difference that the text names."""
-    assert words in difference(EXAMPLE, items, scores, tolerance=1e-4)
+    assert words in (difference(EXAMPLE, items, scores, tolerance=1e-4) or "no difference")
 
 
 def test_examples_round_trip():

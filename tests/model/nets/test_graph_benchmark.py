@@ -7,7 +7,8 @@ import pytest
 
 from benchmarks.graph.__main__ import format_entry, race, summarize
 from benchmarks.graph.proof import StepsDiffer, prove
-from benchmarks.graph.steps import SCORED, Case, K, draw_feed, draw_lengths, draw_network, open_bound, open_graphs
+from benchmarks.graph.steps import SCORED, open_bound, open_graphs
+from benchmarks.harness.cases import Case, K, draw_feed, draw_lengths, draw_network
 from model.contract.vocabulary import PAD
 
 CASE = Case(12, 300, 16)

@@ -5,9 +5,9 @@ import torch
 from onnx import TensorProto, helper
 
 from benchmarks.graph.placement import place
-from model.export import OPSET, export_network
+from model.export.graph import OPSET, export_network
 from model.nets.features import SideInformation
-from model.nets.rules import Rules
+from model.nets.rules import SequentialRules
 
 
 def make_side():
@@ -42,7 +42,7 @@ def test_graphs_can_be_captured(make_small, name, scan, switches):
 def test_rules_beside_a_network_can_be_captured(make_small):
     """Rules are looked up and added on the GPU as well."""
     network = make_small("sasrec")
-    network.rules = Rules(network.config.item_count, 5)
+    network.rules = SequentialRules(network.config.item_count, 5)
     assert place(export_network(network)).can_be_captured
 
 

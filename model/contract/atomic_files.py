@@ -1,9 +1,21 @@
-"""Files and folders that a crash leaves whole: written aside, synced, renamed."""
+"""Files and folders that a crash leaves whole: written aside, synced, renamed. And files read without ever waiting."""
 
+import errno
 import os
 import stat
 from functools import partial
 from pathlib import Path
+
+
+def read_regular(path: Path, max_bytes: int) -> bytes:
+    """Up to `max_bytes` of a regular file. A pipe or a device is refused at once, where to read it might never end.
+
+    Raises OSError.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as source:
+        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return source.read(max_bytes)
 
 
 def write_whole(path: Path, content: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:

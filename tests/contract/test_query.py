@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from model.contract.behaviour import Events
-from model.contract.question import INPUTS, decode_answers, encode_question, is_signature, stack_questions
+from model.contract.event_inputs import Events
+from model.contract.query import INPUTS, decode_answers, encode_question, is_signature, stack_questions
 from model.contract.vocabulary import PAD, Vocabulary
 
 VOCABULARY = Vocabulary(["a", "b", "c", "d"])

@@ -6,9 +6,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from model.contract.question import Question, stack_questions
-from model.serving.quantized import BLOCK, Quantized
-from model.serving.ranking import Items, append_ranking
+from model.contract.query import Question, stack_questions
+from model.export.int8_scan import BLOCK, Quantized
+from model.export.ranking import Items, append_ranking
 
 SCANS = ["plain", "float32", "int8"]
 V, D = 1500, 16
@@ -157,3 +157,50 @@ def test_the_bound_holds_and_says_something():
         bound = np.linalg.norm(lifted) * quantized.errors + np.linalg.norm(lifted - near) * quantized.sizes
         assert (error <= np.repeat(bound, BLOCK)[real]).all()
         assert np.median(bound) < 0.2 * np.std(scores[real])
+
+
+def multiply_saturating(states, items):
+    """States (B, J) uint8 times items (J, V) int8, as x86 without VNNI computes it: by vpmaddubsw, then vpmaddwd.
+
+    The products of two neighbouring columns are added in 16 bits, where what is too large is cut off.
+    """
+    J = len(items) + len(items) % 2
+    wide = np.zeros((len(states), J), np.int64), np.zeros((J, items.shape[1]), np.int64)
+    wide[0][:, : len(items)], wide[1][: len(items)] = states, items
+    total = np.zeros((len(states), items.shape[1]), np.int64)
+    for j in range(0, J, 2):
+        pair = wide[0][:, [j]] * wide[1][j] + wide[0][:, [j + 1]] * wide[1][j + 1]
+        total += np.clip(pair, np.iinfo(np.int16).min, np.iinfo(np.int16).max)
+    return total
+
+
+def test_the_emulation_saturates():
+    """Two products of 255 and 127 are too much for 16 bits; one is not."""
+    states, items = np.full((1, 2), 255, np.uint8), np.array([[127, 127], [127, 0]], np.int8)
+    assert multiply_saturating(states, items).tolist() == [[32_767, 255 * 127]]
+
+
+@pytest.mark.parametrize("length", [0, 1e-44, 1e-42, 1e-38])
+def test_items_that_are_hardly_any_fit_too(length):
+    """Below what float32 keeps all digits of, a step would be coarse: such items are 0, and their error says so."""
+    items = make_items(np.random.default_rng(6), bias=0).pad(24 * BLOCK)
+    quantized = Quantized.from_items(items.table * np.float32(length), np.where(np.isfinite(items.bias), 0, -np.inf))
+    pairs = quantized.items.astype(np.int64).reshape(-1, 2, 24 * BLOCK)
+    assert np.maximum(pairs, 0).sum(axis=1).max() <= 128
+    assert np.isfinite(quantized.errors).all()
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("bias", [0.0, 0.3, 30.0])
+@pytest.mark.parametrize("width", [15, 16])
+def test_no_state_saturates(width, bias, spread):
+    """Whatever whole numbers a state has, 16 bits hold every pair of products: no CPU computes another sum."""
+    draw = np.random.default_rng(5)
+    items = make_items(draw, spread=spread, bias=bias).pad(24 * BLOCK)
+    quantized = Quantized.from_items(items.table[:, :width], items.bias)
+    numbers = quantized.items.astype(np.int64)
+    assert np.abs(numbers).max() > 60  # all eight bits but one are used
+    worst = np.where(numbers[:, draw.integers(len(items.bias), size=200)] > 0, 255, 1).T  # meets an item at its largest
+    drawn = draw.integers(1, 256, size=(50, len(numbers)))
+    for states in (worst, 256 - worst, drawn, np.full((1, len(numbers)), 255)):
+        np.testing.assert_array_equal(multiply_saturating(states, numbers), states @ numbers)

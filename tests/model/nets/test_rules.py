@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from model.contract.sequence import encode_histories
-from model.export import export_network
-from model.nets.rules import DECAY, FLOOR, WINDOW, Rules
-from model.parity import ExportError, check_parity, make_golden
+from model.export.graph import export_network
+from model.export.parity import ExportError, check_parity, make_golden
+from model.nets.rules import DECAY, FLOOR, WINDOW, SequentialRules
 
 
 def make_random(item_count, size, strength, seed=0):
     """Rules of random followers, fewer than `size` for some items."""
     draw = np.random.default_rng(seed)
-    rules = Rules(item_count, size)
+    rules = SequentialRules(item_count, size)
     for item in range(1, item_count + 1):
         count = draw.integers(0, size + 1)
         rules.followers[item, :count] = torch.from_numpy(draw.permutation(item_count)[:count].astype(np.int32) + 1)
@@ -51,7 +51,7 @@ def lift(rules, *histories, max_length=200):
 
 def test_shares_worked_out_by_hand():
     """Item 1 leads to 2 and 3, item 2 to 3 alone; the older of two items weighs 0.7."""
-    rules = Rules(3, 2)
+    rules = SequentialRules(3, 2)
     rules.followers[1] = torch.tensor([2, 3])
     rules.weights[1] = torch.tensor([3.0, 1.0])
     rules.followers[2, 0], rules.weights[2, 0] = 3, 2.0
@@ -99,5 +99,5 @@ def test_graph_answers_as_the_network_with_rules(with_rules, vocabulary, histori
 
 def test_rules_are_added_by_the_plain_scan_alone(with_rules):
     """Another one is refused by a sentence that names it."""
-    with pytest.raises(ExportError, match="publish with --scan plain"):
+    with pytest.raises(ExportError, match="publish with --item-scoring plain"):
         export_network(with_rules("sasrec", 1.0), scan="int8")

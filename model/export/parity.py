@@ -1,4 +1,4 @@
-"""Does the exported graph answer as PyTorch does? The questions asked here become the bundle's golden examples."""
+"""Check that the exported graph answers as PyTorch does. The queries become the bundle's golden examples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,9 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
-from model.contract.behaviour import ABSENT
+from model.contract.event_inputs import ABSENT
 from model.contract.golden import Golden, examine
-from model.contract.question import OUTPUTS, Answer, Question, decode_answers, encode_question, stack_questions
+from model.contract.query import OUTPUTS, Answer, Question, decode_answers, encode_question, stack_questions
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
@@ -128,7 +128,9 @@ def _draw_events(draw: np.random.Generator, history: Sequence[int], type_count: 
         "times": 1_700_000_000_000 + np.cumsum(10 ** draw.integers(1, 9, size=n)),
     }
     absent = draw.random(n) < 0.1
-    return {name: np.where(absent, ABSENT[name], told).astype(ABSENT[name].dtype) for name, told in drawn.items()}
+    return {
+        name: np.where(absent, ABSENT[name], features).astype(ABSENT[name].dtype) for name, features in drawn.items()
+    }
 
 
 def _open(graph: bytes) -> onnxruntime.InferenceSession:

@@ -7,7 +7,7 @@ import torch
 
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
-from model.nets.catalogue import make_network
+from model.nets.registry import make_network
 
 torch.set_num_threads(1)  # networks this small are slower on two threads, and far slower on a busy machine
 

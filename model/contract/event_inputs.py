@@ -1,4 +1,4 @@
-"""What is known of a history's events beside their items: the graph's optional inputs, which a manifest names.
+"""Event features of a history: optional inputs of the graph, which a manifest names.
 
   types   (B, T) int32    the event's type, coded by the bundle's event_types.txt: line i is code i
   values  (B, T) float32  its value
@@ -36,9 +36,9 @@ def encode_events(events: Events, event_types: Sequence[str]) -> dict[str, NDArr
 
 
 def stack_events(name: str, rows: Sequence[NDArray[Any] | None], lengths: NDArray[np.int32], T: int) -> NDArray[Any]:
-    """One optional input (B, T) beside histories of `lengths`, their [mask] counted; a row of None knows nothing."""
+    """One optional input (B, T) beside histories of `lengths`, their [mask] counted; a row of None has no features."""
     stacked = np.full((len(rows), T), ABSENT[name])
-    for row, length, told in zip(stacked, lengths.tolist(), rows, strict=True):
-        if told is not None and length > 1:
-            row[T - length : T - 1] = told[1 - length :]
+    for row, length, features in zip(stacked, lengths.tolist(), rows, strict=True):
+        if features is not None and length > 1:
+            row[T - length : T - 1] = features[1 - length :]
     return stacked

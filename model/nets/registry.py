@@ -2,7 +2,7 @@
 
 from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
 from model.nets.caser import Caser, CaserConfig, CaserHistory, CaserHistoryConfig
-from model.nets.factors import BprMf, Fmc, Fpmc, TransRec
+from model.nets.factorization import BprMf, Fmc, Fpmc, TransRec
 from model.nets.features import SideInformation
 from model.nets.gru4rec import Gru4Rec, Gru4RecConfig
 from model.nets.ncf import Ncf

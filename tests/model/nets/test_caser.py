@@ -16,7 +16,10 @@ def _find(network, tokens):
         for weight, bias in zip(across.weight, across.bias, strict=True):  # (D, h)
             values = [(weight.T * image[top : top + height]).sum() + bias for top in range(SPAN - height + 1)]
             found.append(torch.stack(values).clamp(min=0).max())
-    down = [(filters.down.weight[each, 0] @ image) + filters.down.bias[each] for each in range(network.config.vertical)]
+    down = [
+        (filters.down.weight[each, 0] @ image) + filters.down.bias[each]
+        for each in range(network.config.vertical_filters)
+    ]
     found += list(torch.stack(down, dim=1).flatten())  # by dimension, then by filter
     return (filters.join.weight @ torch.stack(found) + filters.join.bias).clamp(min=0)
 
@@ -25,7 +28,7 @@ def _find(network, tokens):
 @pytest.mark.parametrize("name", ["caser", "caser-history"])
 def test_network_is_the_papers_equations(make_small, ask, name, history):
     """Scores equal filters laid by hand over the last items, the user's embedding beside them where there is one."""
-    network = make_small(name, span=SPAN, horizontal=2, vertical=3)
+    network = make_small(name, window=SPAN, horizontal_filters=2, vertical_filters=3)
     with torch.inference_mode():
         state = _find(network, [network.config.item_count + 1, *history])
         if name == "caser":

@@ -6,7 +6,11 @@ a step: W = step of the block x int8, and at run time H = step of the row x uint
     w' h' - W H = (w' - W) h' + W (h' - H),    |w' h' - W H| <= |w' - W| |h'| + |W| |h' - H|    (Cauchy-Schwarz)
 
 with |w' - W| and |W| at most what they are in the item's block, known at export, and |h'| and |h' - H| measured at run
-time. W H is exact in whole numbers. The bound is widened by what float32 rounds.
+time. The bound is widened by what float32 rounds.
+
+W H is exact in whole numbers on every CPU. On x86 without VNNI, ONNX Runtime's kernels add the products of each two
+neighbouring columns in 16 bits, where too large a sum is cut off. States reach 255 as uint8, so that the sum stays
+within 16 bits where neighbours of one sign come to 128 at most: 255 x 128 = 32,640. The steps of the blocks see to it.
 """
 
 from dataclasses import dataclass
@@ -16,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from model.serving.nodes import Nodes
+from model.export.nodes import Nodes
 
 NEVER = np.iinfo(np.int32).min
 """What is excluded, among whole numbers."""
@@ -25,9 +29,11 @@ BLOCK = 64
 """Items whose best score stands for all of them, and that share a step."""
 
 _LEVELS = 127
+"""Of states, and what two neighbouring columns of one sign come to before rounding, which adds 1 at most."""
 _ZERO = 128
 _BIAS_COLUMNS = 4
-"""The bias is spread over as many columns, whose entries shall not exceed the others'; kernels take columns by four."""
+"""The bias is spread over as many columns, entries at most half of the table's largest, since they are neighbours of
+one sign; kernels take columns by four."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +55,18 @@ class Quantized:
         real = np.isfinite(bias)
         bias = np.where(real, bias, 0).astype(np.float32)
         largest = float(np.abs(table).max(initial=0.0)) or 1.0
-        lift = float(np.abs(bias).max()) / (_BIAS_COLUMNS * largest) or 1.0
+        lift = float(np.abs(bias).max()) / (_BIAS_COLUMNS * largest / 2) or 1.0
         part = (bias / (_BIAS_COLUMNS * lift))[:, None]
         rows = np.concatenate([np.where(real[:, None], table, 0), *[part] * _BIAS_COLUMNS], axis=1)
         by_block = rows.reshape(-1, BLOCK, rows.shape[1])
-        steps = np.abs(by_block).max(axis=(1, 2)) / np.float32(_LEVELS)
-        steps = np.where(steps > 0, steps, np.float32(1.0))
-        numbers = np.clip(np.rint(by_block / steps[:, None, None]), -_LEVELS, _LEVELS).astype(np.int8)
-        errors, sizes = np.empty_like(steps), np.empty_like(steps)
-        for number, step in enumerate(
-            steps
-        ):  # block by block: in float64 a large table would take eight times its size
+        numbers = np.empty(by_block.shape, dtype=np.int8)
+        steps, errors, sizes = (np.empty(len(by_block), dtype=np.float32) for _ in range(3))
+        for number, block in enumerate(by_block):  # by itself: in float64 a large table would take eight times its size
+            step = _sum_neighbours(block) / np.float32(_LEVELS)
+            steps[number] = step = step if step >= np.finfo(np.float32).tiny else np.float32(1)  # below: all but 0
+            numbers[number] = np.rint(block / step)
             near = numbers[number].astype(np.float64) * step
-            errors[number] = np.linalg.norm(by_block[number] - near, axis=1).max()
+            errors[number] = np.linalg.norm(block - near, axis=1).max()
             sizes[number] = np.linalg.norm(near, axis=1).max()
         rounding = 4 * rows.shape[1] * np.finfo(np.float32).eps
         return cls(
@@ -71,6 +76,13 @@ class Quantized:
             sizes=(1.001 * sizes).astype(np.float32),
             lift=lift,
         )
+
+
+def _sum_neighbours(rows: NDArray[np.float32]) -> np.float32:
+    """The largest sum in size of columns 0 and 1, 2 and 3 .. of rows (64, J), where both have one sign, or of one."""
+    pairs = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2))).reshape(len(rows), -1, 2)
+    most: np.float32 = max(np.maximum(sign * pairs, 0).sum(axis=2).max() for sign in (1, -1))
+    return most
 
 
 class Integers(NamedTuple):

@@ -4,7 +4,7 @@ Three scans give the same items and scores:
   plain    every item is scored and masked, and one TopK reads them all
   float32  every item is scored; the best score of each block of 64 items says which k blocks can hold the k best items
   int8     items are scored in whole numbers, which reads a quarter of the bytes; blocks, then items, that their error
-           bound leaves possible are scored again in float32 (model/serving/quantized.py)
+           bound leaves possible are scored again in float32 (model/export/int8_scan.py)
 
 Why k blocks suffice: let item x stand outside the k blocks that come first by (best score, index). Each of them holds
 an item that is better than x, or as good and of a lower index. So x is none of the k best by score and index.
@@ -20,8 +20,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from model.serving.nodes import Nodes
-from model.serving.quantized import BLOCK, NEVER, Quantized, bound_scores, choose_blocks, choose_items, scan_integers
+from model.export.int8_scan import BLOCK, NEVER, Quantized, bound_scores, choose_blocks, choose_items, scan_integers
+from model.export.nodes import Nodes
 
 Scan = Literal["plain", "float32", "int8"]
 
@@ -40,7 +40,7 @@ class Items(NamedTuple):
 
 
 def append_ranking(graph: onnx.GraphProto, items: Items, scan: Scan) -> None:
-    """Rank the items by the graph's output, states (B, D): the signature becomes that of model/export.py.
+    """Rank the items by the graph's output, states (B, D): the signature becomes that of model/export/graph.py.
 
     The scan `plain` adds a second output (B, V + 2), if there is one, to the scores.
     """
@@ -87,11 +87,11 @@ def _rank_blocks(nodes: Nodes, state: str, items: Items) -> None:
     scores = _exclude(nodes, _score(nodes, state, items), "exclude", never)
     best = _find_best(nodes, scores, never)
     _, blocks = nodes.top(best, nodes.add("Min", "k", nodes.one(len(items.bias) // BLOCK)))
-    places = _list_places(nodes, nodes.sort(blocks))
+    positions = _list_positions(nodes, nodes.sort(blocks))
     chosen = nodes.add(
-        "Where", _allow(nodes, scores, places), nodes.add("GatherElements", scores, places, axis=1), never
+        "Where", _allow(nodes, scores, positions), nodes.add("GatherElements", scores, positions, axis=1), never
     )
-    _answer(nodes, chosen, places)
+    _answer(nodes, chosen, positions)
 
 
 def _rank_integers(nodes: Nodes, state: str, items: Items) -> None:
@@ -101,13 +101,13 @@ def _rank_integers(nodes: Nodes, state: str, items: Items) -> None:
     scores = _exclude(nodes, whole.scores, _exclude_what_is_no_item(nodes, items), void)
     bounds = bound_scores(nodes, whole, quantized)
     blocks = choose_blocks(nodes, _find_best(nodes, scores, void), bounds)
-    places = _list_places(nodes, blocks)
+    positions = _list_positions(nodes, blocks)
     chosen = nodes.add(
-        "Where", _allow(nodes, scores, places), nodes.add("GatherElements", scores, places, axis=1), void
+        "Where", _allow(nodes, scores, positions), nodes.add("GatherElements", scores, positions, axis=1), void
     )
     left, possible = choose_items(nodes, chosen, blocks, bounds)
-    places = nodes.add("GatherElements", places, left, axis=1)
-    _answer(nodes, nodes.add("Where", possible, _score_again(nodes, state, items, places), never), places)
+    positions = nodes.add("GatherElements", positions, left, axis=1)
+    _answer(nodes, nodes.add("Where", possible, _score_again(nodes, state, items, positions), never), positions)
 
 
 def _find_best(nodes: Nodes, scores: str, void: str) -> str:
@@ -120,16 +120,16 @@ def _find_best(nodes: Nodes, scores: str, void: str) -> str:
     return nodes.add("ScatterElements", best, home, named, axis=1, reduction="max")  # void at PAD: none is named
 
 
-def _allow(nodes: Nodes, scores: str, places: str) -> str:
-    """Which of `places` (B, P) the candidates allow."""
-    named = nodes.add("GatherElements", _name(nodes, scores), places, axis=1)
+def _allow(nodes: Nodes, scores: str, positions: str) -> str:
+    """Which of `positions` (B, P) the candidates allow."""
+    named = nodes.add("GatherElements", _name(nodes, scores), positions, axis=1)
     return nodes.add("Or", named, _unrestricted(nodes))
 
 
-def _answer(nodes: Nodes, scores: str, places: str) -> None:
-    """The k best of `scores` (B, Q), which stand at `places` (B, Q) in the table."""
+def _answer(nodes: Nodes, scores: str, positions: str) -> None:
+    """The k best of `scores` (B, Q), which stand at `positions` (B, Q) in the table."""
     nodes.add("TopK", scores, "k", outputs=("scores", "rank_best"), axis=1)
-    nodes.add("GatherElements", places, "rank_best", outputs=("indexes",), axis=1)
+    nodes.add("GatherElements", positions, "rank_best", outputs=("indexes",), axis=1)
 
 
 def _score(nodes: Nodes, state: str, items: Items) -> str:
@@ -137,11 +137,11 @@ def _score(nodes: Nodes, state: str, items: Items) -> str:
     return nodes.add("Gemm", state, table, bias, transB=1)
 
 
-def _score_again(nodes: Nodes, state: str, items: Items, places: str) -> str:
-    """Scores (B, P) of the items at `places` (B, P), in float32."""
-    rows = nodes.add("Gather", nodes.constant("table", items.table), places, axis=0)  # (B, P, D)
+def _score_again(nodes: Nodes, state: str, items: Items, positions: str) -> str:
+    """Scores (B, P) of the items at `positions` (B, P), in float32."""
+    rows = nodes.add("Gather", nodes.constant("table", items.table), positions, axis=0)  # (B, P, D)
     products = nodes.add("MatMul", rows, nodes.add("Unsqueeze", state, nodes.one(2)))
-    bias = nodes.add("Gather", nodes.constant("bias", items.bias), places, axis=0)
+    bias = nodes.add("Gather", nodes.constant("bias", items.bias), positions, axis=0)
     return nodes.add("Add", nodes.add("Squeeze", products, nodes.one(2)), bias)
 
 
@@ -170,9 +170,9 @@ def _name(nodes: Nodes, scores: str) -> str:
     return nodes.add("ScatterElements", nowhere, "candidates", everywhere, axis=1)
 
 
-def _list_places(nodes: Nodes, blocks: str) -> str:
+def _list_positions(nodes: Nodes, blocks: str) -> str:
     """The items (B, P) of ascending blocks (B, M), by index, so that equal scores come by index."""
     first = nodes.add("Mul", blocks, nodes.one(BLOCK))
     within = nodes.constant("within", np.arange(BLOCK), np.int64)
-    places = nodes.add("Add", nodes.add("Unsqueeze", first, nodes.one(2)), within)
-    return nodes.add("Reshape", places, nodes.constant("flat", [0, -1], np.int64))
+    positions = nodes.add("Add", nodes.add("Unsqueeze", first, nodes.one(2)), within)
+    return nodes.add("Reshape", positions, nodes.constant("flat", [0, -1], np.int64))

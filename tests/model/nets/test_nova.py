@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from model.export import export_network
+from model.export.graph import export_network
+from model.export.parity import ExportError, check_events, check_parity, make_golden
+from model.export.rewrite import can_rewrite
 from model.nets.features import SideInformation
 from model.nets.nova import Fusor
-from model.parity import ExportError, check_events, check_parity, make_golden
-from model.serving.network import can_rewrite
 
 NAMES = ("nova-bert", "nova-sasrec")
 FUSIONS = ("add", "concat", "gate")
@@ -140,9 +140,9 @@ def test_batched_histories_answer_as_single_ones(make_nova, ask, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_composed_rows_are_an_items_own_and_its_features(make_nova, ask, vocabulary, name):
     """What is ranked, picked and read agrees, both parts learn, and one settled table answers the same."""
-    network = make_nova(name, composed=True)
+    network = make_nova(name, feature_embeddings=True)
     every = torch.arange(V + 2)
-    torch.testing.assert_close(network.rows, network.items.weight + network.portray(every))
+    torch.testing.assert_close(network.rows, network.items.weight + network.embed_features(every))
     columns = torch.tensor([4, 0, 4])
     torch.testing.assert_close(network.pick_rows(columns), network.table[columns])
     torch.testing.assert_close(network.read_items(every), network.rows)
@@ -299,7 +299,7 @@ def test_it_answers_without_events(make_told, ask, name):
 
 def test_training_goes_without_events_now_and_then(make_told):
     """With a dropout of 1 no event is ever seen in training, and all are when it is over."""
-    network = make_told(behaviour_dropout=1.0, dropout=0.0).train()
+    network = make_told(event_dropout=1.0, dropout=0.0).train()
     assert torch.equal(encode_told(network, [3, 9, 15, 20]), encode_told(network, [3, 9, 15, 20], types={0: 2}))
     network.eval()
     assert not torch.equal(encode_told(network, [3, 9, 15, 20]), encode_told(network, [3, 9, 15, 20], types={0: 2}))

@@ -1,7 +1,7 @@
-"""Items that training never saw: a network for a larger catalogue, whose new rows are made of features.
+"""New (cold-start) items: a network for a larger catalogue, whose new rows are made of features.
 
 The map from features to rows was trained by dropping the rows of known items (Volkovs et al., NeurIPS 2017, DropoutNet;
-here Nova.portray); all that a network knows of old items moves with them to their new indexes.
+here Nova.embed_features); all that a network knows of old items moves with them to their new indexes.
 """
 
 import torch
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from model.contract.vocabulary import PAD
 from model.nets.nova import Nova
-from model.nets.rules import Rules
+from model.nets.rules import SequentialRules
 
 
 @torch.no_grad()
-def extend(network: Nova, larger: Nova, places: Tensor) -> Nova:
-    """Fill `larger`, an untrained network for V' items, with a trained one for V; `places` (V) are its items' indexes.
+def extend(network: Nova, larger: Nova, positions: Tensor) -> Nova:
+    """Fill `larger`, an untrained network for V' items, from a trained one for V. `positions` (V): new indexes.
 
     New items get rows of their features and the mean bias of the old ones. `larger` knows the features of all.
     """
@@ -22,21 +22,21 @@ def extend(network: Nova, larger: Nova, places: Tensor) -> Nova:
     rows = state.pop("items.weight")
     state.pop("item_bias", None)
     larger.load_state_dict(state, strict=False)
-    larger.composed = network.composed
+    larger.feature_embeddings = network.feature_embeddings
     every = torch.arange(larger.config.item_count + 2)
-    larger.items.weight.copy_(larger.portray(every))
-    moved = torch.cat([torch.tensor([PAD]), places, every[-1:]])  # [mask] stays behind the last item
+    larger.items.weight.copy_(larger.embed_features(every))
+    moved = torch.cat([torch.tensor([PAD]), positions, every[-1:]])  # [mask] stays behind the last item
     larger.items.weight[moved] = rows
     larger.item_bias.fill_(network.item_bias.mean())
-    larger.item_bias[places - 1] = network.item_bias
+    larger.item_bias[positions - 1] = network.item_bias
     if network.rules is not None:
         larger.rules = _extend_rules(network.rules, larger.config.item_count, moved)
     return larger.eval()
 
 
-def _extend_rules(rules: Rules, item_count: int, moved: Tensor) -> Rules:
+def _extend_rules(rules: SequentialRules, item_count: int, moved: Tensor) -> SequentialRules:
     """The same rules between the same items; a new one has none."""
-    extended = Rules(item_count, rules.followers.shape[1])
+    extended = SequentialRules(item_count, rules.followers.shape[1])
     extended.followers[moved] = moved[rules.followers.long()].int()
     extended.weights[moved] = rules.weights
     extended.strength.copy_(rules.strength)

@@ -1,4 +1,4 @@
-"""Network -> ONNX graph that ranks: encoder by PyTorch's exporter, the ranking by nodes of ours (model/serving).
+"""Network -> ONNX graph that ranks: encoder by PyTorch's exporter, the ranking by nodes of ours (model/export).
 
 Inputs, int32 unless said; T and X and C vary from run to run:
   item_ids   (B, T)  right-aligned histories that end in [mask], left-padded with PAD (model/contract/sequence.py)
@@ -6,7 +6,7 @@ Inputs, int32 unless said; T and X and C vary from run to run:
   exclude    (B, X)  item indexes never to answer, padded with PAD
   candidates (B, C)  the only indexes to answer, padded with PAD; a row of PAD alone does not restrict
   k          (1)     int64, 1 <= k <= V
-and of a network that reads events those of model/contract/behaviour.py that it reads.
+and of a network that reads events those of model/contract/event_inputs.py that it reads.
 Outputs: `indexes` (B, K) int64 by falling score, equal scores by index; `scores` (B, K) float32, -inf once nothing is
 left to rank.
 """
@@ -24,17 +24,17 @@ import torch
 from numpy.typing import NDArray
 
 from model.contract import bundle
-from model.contract.behaviour import ABSENT
+from model.contract.event_inputs import ABSENT
 from model.contract.golden import golden_to_bytes
 from model.contract.manifest import Manifest
-from model.contract.question import INPUTS
+from model.contract.query import INPUTS
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
+from model.export.gru_operator import use_operators
+from model.export.parity import ExportError, check_events, check_parity, make_golden
+from model.export.ranking import Items, Scan, append_ranking
+from model.export.rewrite import LastState, rewrite
 from model.nets.network import SequenceNetwork
-from model.parity import ExportError, check_events, check_parity, make_golden
-from model.recurrent import use_operators
-from model.serving.network import LastState, rewrite
-from model.serving.ranking import Items, Scan, append_ranking
 
 OPSET = 20
 INTEGERS_FROM = 20_000
@@ -44,21 +44,21 @@ GOLDEN_HISTORIES = 8
 
 
 def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewritten: bool = True) -> bytes:
-    """The ONNX file of a network, weights inside. `scan` is how items are ranked (model/serving/ranking.py).
+    """The ONNX file of a network, weights inside. `scan` is how items are ranked (model/export/ranking.py).
 
     Without a scan the size of the catalogue chooses one; rules beside the network want `plain`. All give the same
-    answers, with `rewritten` layers and without; layers that model/serving/network.py does not know are never
+    answers, with `rewritten` layers and without; layers that model/export/rewrite.py does not know are never
     rewritten. Raises ExportError for rules under another scan.
     """
     scan = scan or choose_scan(network)
     if network.rules is not None and scan != "plain":
-        raise ExportError(f"the scan {scan} cannot add the rules beside the network: publish with --scan plain")
+        raise ExportError(f"the scan {scan} cannot add the rules beside the network: publish with --item-scoring plain")
     network = use_operators(network.cpu()).eval()
     states = rewrite(network) if rewritten else LastState(network)
     model = export_states(states, max_length=network.config.max_length)
     items = Items(network.rows.detach().numpy(), network.item_bias.detach().numpy())
     append_ranking(model.graph, items, scan)
-    if network.tied:
+    if network.tie_embeddings:
         _share(model.graph, "network.items.weight", "rank_table")
     model.producer_name = "nextitem"
     graph = bytes(model.SerializeToString())
@@ -67,7 +67,7 @@ def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewrit
 
 
 def choose_scan(network: SequenceNetwork) -> Scan:
-    """What is quickest on a CPU (docs/experiments.md) of what the network can be ranked by."""
+    """What is quickest on a CPU (docs/lab/2026-11-21-graph-steps.md) of what the network can be ranked by."""
     return "int8" if network.config.item_count >= INTEGERS_FROM and network.rules is None else "plain"
 
 

@@ -14,7 +14,7 @@ from model.nets.network import (
     SequenceNetwork,
     UserNetwork,
     UserNetworkConfig,
-    pick_places,
+    pick_positions,
     shift_right,
 )
 
@@ -37,14 +37,14 @@ class Fmc(SequenceNetwork):
     """A factorised Markov chain: two embeddings an item, as the last one and as the next one."""
 
     def __init__(self, config: NetworkConfig) -> None:
-        super().__init__(config, tied=False)
+        super().__init__(config, tie_embeddings=False)
         self.item_bias = nn.Parameter(torch.zeros(config.item_count))
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
         """The embeddings of the items before each place (B, T or Q, D)."""
         states: Tensor = self.items(shift_right(item_ids, lengths, self.config.item_count + 1))
-        return states if at is None else pick_places(states, at)
+        return states if at is None else pick_positions(states, at)
 
 
 class Fpmc(UserNetwork):
@@ -106,7 +106,7 @@ class TransRec(UserNetwork):
         return moved
 
 
-def _confine(places: Tensor) -> Tensor:
+def _confine(points: Tensor) -> Tensor:
     """The same places (..., D), those outside of the unit ball drawn back to its surface."""
-    inside: Tensor = places / places.norm(dim=-1, keepdim=True).clamp(min=1)
+    inside: Tensor = points / points.norm(dim=-1, keepdim=True).clamp(min=1)
     return inside

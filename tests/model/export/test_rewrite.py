@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from model.contract.sequence import encode_histories
-from model.serving.network import LastState, can_rewrite, rewrite
+from model.export.rewrite import LastState, can_rewrite, rewrite
 
 
 @pytest.fixture(scope="module")

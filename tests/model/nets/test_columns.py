@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model.nets.catalogue import make_network
+from model.nets.registry import make_network
 
 V, WIDTH = 600, 16
 

@@ -13,7 +13,7 @@ def test_some_places_are_those_of_all_places(make_small, name, switches, trainin
     item_ids = torch.tensor([[0, 0, 3, 61, 5], [7, 61, 9, 2, 61], [0, 0, 0, 0, 4]])
     lengths, at = torch.tensor([3, 5, 1]), torch.tensor([[3, 4], [4, 1], [4, 4]])
     some, every = network.encode(item_ids, lengths, at), network.encode(item_ids, lengths)
-    picked = torch.stack([row[places] for row, places in zip(every, at, strict=True)])
+    picked = torch.stack([row[positions] for row, positions in zip(every, at, strict=True)])
     torch.testing.assert_close(some, picked, atol=1e-5, rtol=1e-4)
     upper = torch.randn_like(some)
     used = {key: weight for key, weight in network.named_parameters() if not key.startswith(("head", "item_bias"))}
@@ -30,5 +30,5 @@ def test_other_networks_know_places_too(make_small, name):
     item_ids = torch.tensor([[0, 0, 3, 61, 5], [7, 61, 9, 2, 61], [0, 0, 0, 0, 4]])
     lengths, at = torch.tensor([3, 5, 1]), torch.tensor([[3, 4], [4, 1], [4, 4]])
     some, every = network.encode(item_ids, lengths, at), network.encode(item_ids, lengths)
-    picked = torch.stack([row[places] for row, places in zip(every, at, strict=True)])
+    picked = torch.stack([row[positions] for row, positions in zip(every, at, strict=True)])
     torch.testing.assert_close(some, picked, atol=1e-6, rtol=1e-6)

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.contract.behaviour import ABSENT, Events, encode_events, stack_events
+from model.contract.event_inputs import ABSENT, Events, encode_events, stack_events
 from model.contract.sequence import align_right, encode_histories
 from model.contract.vocabulary import UNKNOWN, Vocabulary
 
 INPUTS = ("item_ids", "lengths", "exclude", "candidates", "k")
 OUTPUTS = ("indexes", "scores")
-"""The graph's signature by name (model/export.py has the shapes). A manifest may add inputs of behaviour.py."""
+"""The graph's signature by name (model/export/graph.py has the shapes). A manifest may add event_inputs.py."""
 
 
 def is_signature(names: Collection[str]) -> bool:
@@ -57,13 +57,13 @@ def encode_question(
     No candidates (None) mean no restriction, while candidates that are all unknown leave nothing to rank. `events` are
     what came with each item of the history, if the graph wants to know.
     """
-    told: dict[str, NDArray[Any]] | None = None
+    features: dict[str, NDArray[Any]] | None = None
     if events is None:
         known = vocabulary.encode_known(history)
     else:
         indexes = vocabulary.encode(history)
         known = indexes[indexes != UNKNOWN]
-        told = {name: column[indexes != UNKNOWN] for name, column in encode_events(events, event_types).items()}
+        features = {name: column[indexes != UNKNOWN] for name, column in encode_events(events, event_types).items()}
     excluded = vocabulary.encode_known(exclude) if len(exclude) else known[:0]
     if exclude_history:
         excluded = np.concatenate([excluded, known]) if len(excluded) else known
@@ -72,14 +72,14 @@ def encode_question(
         exclude=excluded,
         candidates=None if candidates is None else vocabulary.encode_known(candidates),
         k=min(k, len(vocabulary)),
-        events=told,
+        events=features,
     )
 
 
 def stack_questions(
     questions: Sequence[Question], *, max_length: int, mask_index: int, inputs: Collection[str] = INPUTS
 ) -> dict[str, NDArray[Any]]:
-    """The graph's inputs for B questions (model/export.py), `k` being the largest asked for.
+    """The graph's inputs for B questions (model/export/graph.py), `k` being the largest asked for.
 
     Of the optional ones those that `inputs` name.
     """

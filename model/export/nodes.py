@@ -26,7 +26,7 @@ class Nodes:
         return outputs[0]
 
     def top(self, values: str, count: str, *, largest: bool = True) -> tuple[str, str]:
-        """The `count` largest or least of each row, best first, equal ones by place: values and places."""
+        """The `count` largest or least of each row, best first, equal ones by position: values and positions."""
         outputs = (f"{_PREFIX}values_{self._count}", f"{_PREFIX}places_{self._count}")
         self.add("TopK", values, count, outputs=outputs, axis=1, largest=int(largest))
         return outputs
