@@ -1,3 +1,3 @@
-"""Serves bundles: FastAPI, Redis and ONNX Runtime, without torch."""
+"""The service: answers from model bundles with FastAPI, Redis or Valkey, and ONNX Runtime. It never imports torch."""
 
 import model as model  # its first line turns ONNX Runtime's telemetry off

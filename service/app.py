@@ -1,84 +1,93 @@
-"""All the wiring, once."""
+"""Builds the application: the model, the store, the routes and the middleware around them."""
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Iterator
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from typing import NamedTuple
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
-from pydantic import ValidationError
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp
-from uvicorn.config import STARTUP_FAILURE
 
-from service.admission import Admission
-from service.breaker import Breaker
-from service.connection import connect
-from service.engine import may_use_gpu
-from service.engine_thread import EngineThread
-from service.envelope import Envelope
-from service.errors import StartFailed
-from service.express import Express
-from service.gate import Gate
+from model.contract.bundle import OpenBundle
+from service.auth.guard import AuthGuard
+from service.errors import StartFailed, StoreUnavailable
 from service.health import Health
-from service.history import DAY_MS, HistoryStore
-from service.live_model import LiveModel, load_model
-from service.logs import configure_logs
-from service.metrics import Metrics
-from service.openapi import install_openapi
-from service.problems import install_problems
-from service.recommender import Recommender
-from service.routes import erasure, events, lookup, operations, recommend
-from service.settings import Settings, describe_faults
-from service.store_watch import StoreWatch
-from service.wiring import Service
+from service.http.admission import Admission
+from service.http.allowed_hosts import AllowedHosts
+from service.http.connection_limit import ConnectionLimit
+from service.http.dependencies import Service
+from service.http.openapi import install_openapi
+from service.http.outer_middleware import RequestMiddleware
+from service.http.problems import install_problems
+from service.http.protocol import RULES, ConnectionRules
+from service.http.routes import erasure, events, lookup, operations, recommend
+from service.http.routes.pages import OPENAPI, make_pages
+from service.http.static_routes import StaticRoutes
+from service.inference.engine import RUNTIME_VERSION, may_use_gpu
+from service.inference.model import LiveModel, load_model
+from service.inference.thread import EngineThread
+from service.libraries import check_libraries
+from service.recommend.recommender import Recommender
+from service.settings import Settings
+from service.store.circuit_breaker import CircuitBreaker
+from service.store.connection import connect
+from service.store.history import DAY_MS, HistoryStore
+from service.store_monitor import StoreMonitor
+from service.system.open_files import limit_connections
+from service.telemetry.metrics import Metrics
 
 ROUTERS = (recommend.router, events.router, lookup.router, erasure.router, operations.router)
 
 
 class Loaded(NamedTuple):
-    """A model, and the thread that is to run it."""
+    """A loaded model and the thread that must run it."""
 
     model: LiveModel
     thread: EngineThread
 
 
-def create_app(settings: Settings, loaded: Loaded | None = None) -> FastAPI:
-    """The service as an ASGI application, around the model that is loaded or the one that the settings name.
+def create_app(
+    settings: Settings, loaded: Loaded | None = None, *, workers_missing: Callable[[], int] = lambda: 0
+) -> FastAPI:
+    """The service as an ASGI application. Without `loaded` it loads the model that the settings name.
 
-    Needs `redis_url` set; a store that is down does not keep it from starting. Raises StartFailed.
+    `workers_missing` returns how many of the configured workers do not serve.
+
+    Needs `redis_url`. It starts even while the store is down. Raises StartFailed.
     """
+    check_libraries()
     if settings.redis_url is None:
         raise StartFailed("redis_url is missing: the embedded store is started by nextitem-serve only")
     model, thread = loaded or load_configured(settings)
+    docs = settings.docs or settings.is_local
+    routers = (*ROUTERS, make_pages(docs=docs))
     app = FastAPI(
         title="nextitem",
         version=version("nextitem"),
         description="Next-item recommendations, online",
         redirect_slashes=False,  # paths are exact
-        docs_url="/docs" if settings.docs or settings.is_local else None,
-        openapi_url="/openapi.json" if settings.docs or settings.is_local else None,
+        openapi_url=OPENAPI if docs else None,
+        docs_url=None,  # its page loads scripts from elsewhere; routes/pages.py has ours
         redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
+        generate_unique_id_function=lambda route: route.name,  # operationId: the function that answers
         lifespan=_run,
         # Requests are measured in metrics.py; FastAPI must not send anything anywhere by itself.
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
     )
-    for router in ROUTERS:
+    for router in routers:
         app.include_router(router)
     metrics = Metrics(
         event_types=settings.event_types,
         model_version=model.manifest.version,
-        routes=[
-            *_list_routes(),
-            *((path, "GET") for path in (app.docs_url, app.openapi_url) if path is not None),
-        ],
+        routes=[*_list_routes(routers), *([(OPENAPI, "GET")] if docs else ())],
     )
+    metrics.built(version=version("nextitem"), onnxruntime=RUNTIME_VERSION)
     metrics.model_loaded(
         name=model.manifest.name,
         provider=model.engine.provider,
@@ -90,85 +99,78 @@ def create_app(settings: Settings, loaded: Loaded | None = None) -> FastAPI:
         history_length=settings.history_length,
         idle_ms=settings.history_days * DAY_MS,
         durability=settings.durability,
+        reads_events=model.reads_events,
         observe=metrics.store_called,
         on_error=metrics.store_failed,
     )
     recommender = Recommender(
         model,
         store=store,
-        breaker=Breaker("read"),
+        breaker=CircuitBreaker("reads"),
         metrics=metrics,
         executor=thread,
         max_batch=settings.max_batch,
-        max_waiting=settings.queue_room,
+        max_waiting=settings.queue_limit,
+        max_version_waiters=settings.version_waiter_limit,
     )
-    health = Health(store=store, recommender=recommender)
-    store_watch = StoreWatch(store=store, metrics=metrics)
+    health = Health(store=store, recommender=recommender, workers_missing=workers_missing)
+    store_monitor = StoreMonitor(store=store, metrics=metrics)
     app.state.service = Service(
         settings,
         model,
         metrics,
         store,
-        Breaker("append"),
+        CircuitBreaker("appends"),
+        # Its own breaker: an erasure may take half a minute, and events must not wait for it.
+        CircuitBreaker("erasures"),
         recommender,
         health,
-        store_watch,
-        Gate(settings.keys_file),
+        store_monitor,
+        AuthGuard(settings.keys_file),
     )
     build_framework = app.build_middleware_stack
+    routes = [route for router in routers for route in router.routes]
 
     def build_front() -> ASGIApp:
         framework = build_framework()
         if isinstance(framework, ServerErrorMiddleware):
-            framework = framework.app  # what it makes of a bug is no problem; the Envelope answers all of them
-        express = Express(framework, routes=[route for router in ROUTERS for route in router.routes])
+            framework = framework.app  # RequestMiddleware answers bugs, as problem documents
+        static_routes = StaticRoutes(framework, routes=routes)
         admission = Admission(
-            express, metrics=metrics, max_requests=settings.request_room, max_event_requests=settings.event_room
+            static_routes,
+            metrics=metrics,
+            max_requests=settings.request_limit,
+            max_event_requests=settings.event_request_limit,
+            max_body_bytes=settings.max_body_mib << 20,
         )
-        return Envelope(admission, metrics=metrics, health=health)
+        return RequestMiddleware(admission, metrics=metrics, health=health, routes=routes)
 
-    # Not by add_middleware: the framework's own layers would stand before ours and cost every request a share.
+    # Not add_middleware: every request would first pass the framework's own layers.
     app.build_middleware_stack = build_front  # type: ignore[method-assign]  # where Starlette builds it
     install_problems(app)
-    install_openapi(app)
+    [most_popular] = model.vocabulary.decode([int(model.popular.order[0])])
+    install_openapi(app, item_id=most_popular)
     return app
 
 
-def create_app_from_environment() -> FastAPI:
-    """The application of a worker process, set up by NEXTITEM_* variables. Ends it when it cannot start.
-
-    The status is uvicorn's own for that, so that its supervisor does not try again.
-    """
-    try:
-        settings = Settings()
-    except ValidationError as error:
-        print(f"nextitem: {describe_faults(error)}", file=sys.stderr)  # noqa: T201 - there is no log yet
-        sys.exit(STARTUP_FAILURE)
-    configure_logs(settings.log_level)
-    try:
-        return create_app(settings)
-    except StartFailed as error:
-        print(f"nextitem: {error}", file=sys.stderr)  # noqa: T201 - as nextitem-serve says it
-        sys.exit(STARTUP_FAILURE)
-
-
-def _list_routes() -> Iterator[tuple[str, str]]:
-    """Path template and method of every route of ours."""
-    for router in ROUTERS:
+def _list_routes(routers: Iterable[APIRouter]) -> Iterator[tuple[str, str]]:
+    """Path template and method of every API route."""
+    for router in routers:
         for route in router.routes:
             if isinstance(route, APIRoute):
                 yield from ((route.path_format, method) for method in route.methods or ())
 
 
-def load_configured(settings: Settings) -> Loaded:
-    """The model that the settings name. Raises StartFailed.
+def load_configured(settings: Settings, bundle: OpenBundle | None = None) -> Loaded:
+    """Load the model of an open bundle, or of the bundle that the settings name. Raises StartFailed.
 
-    What is captured on a GPU belongs to the thread that loads it. Elsewhere this one does, which a signal may end.
+    CUDA graphs belong to the thread that captures them, so on a GPU the engine's thread loads the model. On a CPU the
+    calling thread loads it, so that a signal can interrupt it.
     """
     thread = EngineThread()
     load = partial(
         load_model,
-        settings.bundle,
+        bundle or settings.bundle,
         provider=settings.provider,
         threads=settings.threads,
         max_batch=settings.max_batch,
@@ -178,18 +180,24 @@ def load_configured(settings: Settings) -> Loaded:
 
 
 @asynccontextmanager
-async def _run(app: FastAPI) -> AsyncIterator[None]:
+async def _run(app: FastAPI) -> AsyncIterator[Mapping[str, object]]:
     service: Service = app.state.service
+    with contextlib.suppress(StoreUnavailable):  # so that the log names a fault before the first request
+        await service.store.ping()
     service.recommender.start()
     if not service.health.draining:  # told to stop before it began
         service.health.phase = "serving"
-    settling = asyncio.create_task(service.metrics.keep_settled())
-    yield
+    flushing = asyncio.create_task(service.metrics.keep_flushed())
+    settings = service.settings
+    connections = ConnectionLimit(
+        limit_connections(settings.max_connections), on_change=service.metrics.connections_changed
+    )
+    yield {RULES: ConnectionRules(AllowedHosts.of(settings), connections)}  # which the server hands to every connection
     service.health.drain()
     await service.recommender.close()
     await service.store.close()
-    settling.cancel()
-    service.metrics.settle()
+    flushing.cancel()
+    service.metrics.flush()
 
 
 def _epoch_seconds(moment: str) -> float | None:

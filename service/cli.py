@@ -1,69 +1,87 @@
-"""nextitem-serve: reads the settings, opens what the service needs, and takes it down again in the opposite order.
+"""The command nextitem-serve: reads the settings, starts the store and the workers, and stops them in reverse order.
 
-`nextitem-serve archive` does nothing but archive the log of a store.
+The subcommand `archive` only archives the log of a store; `keys` and `store` manage API keys and the embedded store.
 """
 
 import argparse
 import contextlib
+import logging
 import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from service.archiving import archive_store, archiving
-from service.connection import connect
-from service.embedded import EmbeddedStore
+from service.archive.schedule import ARCHIVE, archive_store, check_archiver, run_archiver
+from service.auth.commands import manage_keys
+from service.auth.key_file import is_exposed, read_keys
+from service.backup.commands import manage_store
+from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
-from service.key_commands import manage_keys
-from service.key_file import read_keys
-from service.logs import configure_logs
-from service.ports import bind
-from service.server import prepare_many, prepare_one
-from service.settings import PREFIX, Settings, describe_faults
+from service.process.ports import bind
+from service.process.server import prepare_many, prepare_one
+from service.settings import ARCHIVE_SETTINGS, PREFIX, Settings, describe_errors
+from service.store.connection import connect, refuse_cluster
+from service.system.open_files import limit_connections, raise_limit
+from service.telemetry.logs import configure_logs
 
 PROGRAM = "nextitem-serve"
-ARCHIVE = "archive"
-ARCHIVE_SETTINGS = ("redis_url", "redis_password_file", "archive_dir", "archive_minutes", "log_level")
+ARCHIVE_FLAGS = {
+    "once": "run once, then exit",
+    "check": "check that the log was archived recently, then exit: status 0 if it was, 1 with a message if not",
+    "take_over": "archive the store's log to this folder from now on, even if it went to another folder before",
+}
+BIND_PATIENCE_S = 5.0
+"""How long to wait for a port that workers of a killed service still hold."""
+
+_log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM or Ctrl-C: status 0. 1 when it cannot start or lost its store, 2 when called wrongly."""
+    """Serve until SIGTERM or Ctrl-C. Exit status: 0; 1 if it cannot start or its store died, 2 for wrong options."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["keys"]:
         return manage_keys(words[1:])
+    if words[:1] == ["store"]:
+        return manage_store(words[1:])
     archives = words[:1] == [ARCHIVE]
     given = vars(make_archive_parser().parse_args(words[1:]) if archives else make_parser().parse_args(words))
-    once = given.pop("once", False)
-    if archives:
-        given["bundle"] = Path()  # the archiver reads none
+    flags = {name: given.pop(name, False) for name in ARCHIVE_FLAGS}
     try:
-        settings = Settings(**given)
+        settings = Settings.for_archiver(**given) if archives else Settings(**given)
     except ValidationError as error:
-        return _refuse(describe_faults(error), status=2)
+        return _refuse(describe_errors(error), status=2)
     configure_logs(settings.log_level)
+    raise_limit()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # uvicorn raises the signal that stopped it again once it is done, which thus ends here in order.
+        # uvicorn raises the signal that stopped it once more when it is done; this handler exits cleanly then.
         signal.signal(number, _leave)
+    if "redis_url" in given and _has_password(given["redis_url"]):
+        _log.warning(
+            "The store's password is on the command line, where every user of this machine can read it: use "
+            "--redis-password-file or %sREDIS_URL",
+            PREFIX,
+        )
     try:
-        return archive_store(settings, once=once) if archives else serve(settings)
+        return archive(settings, **flags) if archives else serve(settings)
     except StartFailed as error:
         return _refuse(str(error), status=1)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line, made of the settings: one option for each."""
+    """The command line, generated from the settings: one option per setting."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Serve next-item recommendations from a bundle.",
-        epilog=f"Each option is an environment variable, too: {PREFIX} and its name in capitals, as {PREFIX}REDIS_URL. "
-        f"`{PROGRAM} keys --help` tells how to make keys.",
+        epilog=f"An environment variable can set each option: {PREFIX} and its name in capitals, such as "
+        f"{PREFIX}REDIS_URL. Other commands: `{PROGRAM} keys` manages API keys, `{PROGRAM} store` checks, backs up and "
+        f"restores the embedded store, `{PROGRAM} {ARCHIVE}` archives the log of another store. Each has a --help.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('nextitem')}")
@@ -75,11 +93,12 @@ def make_archive_parser() -> argparse.ArgumentParser:
     """The command line of `nextitem-serve archive`."""
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} {ARCHIVE}",
-        description="Move the log of a store to files, now and every so often.",
-        epilog=f"Each option but --once is an environment variable, too: {PREFIX} and its name in capitals.",
+        description="Archive the event log of a store to files, now and at regular intervals.",
+        epilog=f"An environment variable can set each option that takes a value: {PREFIX} and its name in capitals.",
         allow_abbrev=False,
     )
-    parser.add_argument("--once", action="store_true", help="archive what is there now and end")
+    for name, meaning in ARCHIVE_FLAGS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=meaning)
     _add_settings(parser, ARCHIVE_SETTINGS)
     return parser
 
@@ -97,53 +116,73 @@ def _add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None
 
 
 def describe_default(field: FieldInfo) -> str:
-    """A setting's default in words."""
+    """A setting's default in words. A default that depends on other settings stands in the description."""
     if field.is_required():
         return "required"
-    default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+    if field.default is None and "Default: " in (field.description or ""):
+        return "default: computed"
+    default = (",".join(field.default) or None) if isinstance(field.default, tuple) else field.default
     if isinstance(default, bool):
         return f"default: {'on' if default else 'off'}"
     return "default: none" if default is None else f"default: {default}"
 
 
+def archive(settings: Settings, *, once: bool, check: bool, take_over: bool) -> int:
+    """Archive until told to stop, or do what the flags say. Returns the exit status. Raises StartFailed."""
+    return check_archiver(settings) if check else archive_store(settings, once=once, take_over=take_over)
+
+
 def serve(settings: Settings) -> int:
-    """Run the service until it is told to stop. The exit status; raises StartFailed."""
+    """Run the service until it is told to stop. Returns the exit status. Raises StartFailed."""
+    limit_connections(settings.max_connections)  # fail here, once, and not in every worker
     if settings.redis_url is not None:
-        # Opens nothing, but refuses here what would fail in every worker.
-        connect(settings.redis_url, password_file=settings.redis_password_file)
+        # Fail here, once, and not in every worker.
+        refuse_cluster(connect(settings.redis_url, password_file=settings.redis_password_file))
     if settings.keys_file is not None:
         try:
-            read_keys(settings.keys_file)  # likewise
+            read_keys(settings.keys_file)  # as above
+            exposed = is_exposed(settings.keys_file)
         except KeysUnusable as error:
-            raise StartFailed(f"the keys cannot be used: {error}") from error
-    with contextlib.closing(bind(settings.host, settings.port)) as listener:
+            raise StartFailed(f"the API key file cannot be used: {error}") from error
+        if exposed:
+            _log.warning(
+                "Every user of this machine may read or write the API key file: run chmod o-rw %s", settings.keys_file
+            )
+    with contextlib.closing(bind(settings.host, settings.port, patience_s=BIND_PATIENCE_S)) as listener:
         run = prepare_one(settings) if settings.workers == 1 else prepare_many(settings)
         with _run_store(settings) as redis_url:
             try:
                 return run(redis_url, listener)
             finally:
                 for number in (signal.SIGTERM, signal.SIGINT):
-                    signal.signal(number, signal.SIG_IGN)  # what follows stops the store and must not be cut short
+                    signal.signal(number, signal.SIG_IGN)  # stopping the store must not be interrupted
 
 
 @contextlib.contextmanager
 def _run_store(settings: Settings) -> Iterator[str]:
-    """The address of the store, around the embedded one where no other is named. Exits with 1 if that one died."""
+    """The address of the store. Starts the embedded store if redis_url is not set; exits with 1 if it died."""
     if settings.redis_url is not None:
-        with archiving(settings.redis_url, settings) if settings.archive_dir else contextlib.nullcontext():
+        with run_archiver(settings.redis_url, settings) if settings.archive_dir else contextlib.nullcontext():
             yield settings.redis_url
         return
-    with EmbeddedStore(settings.data_dir, on_death=_stop_serving) as store:
+    with EmbeddedStore(
+        settings.data_dir, memory_limit_bytes=settings.store_memory_bytes, on_death=_stop_serving
+    ) as store:
         try:
-            with archiving(store.url, settings):
+            with run_archiver(store.url, settings):
                 yield store.url
         finally:
             if store.died:
-                sys.exit(1)  # so that a supervisor starts the service again
+                sys.exit(1)  # so that the service manager restarts the service
+
+
+def _has_password(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.password is not None or "password" in parse_qs(parts.query)
 
 
 def _stop_serving() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)  # to end in order, as when told to
+    os.kill(os.getpid(), signal.SIGTERM)  # a clean stop, as on request
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -151,7 +190,7 @@ def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _refuse(sentence: str, *, status: int) -> int:
-    print(f"{PROGRAM}: {sentence}", file=sys.stderr)  # noqa: T201 - for whoever called it, in a terminal most likely
+    print(f"{PROGRAM}: {sentence}", file=sys.stderr)  # noqa: T201 - for the user at the terminal
     return status
 
 

@@ -1,4 +1,4 @@
-"""Our exceptions, in one tree. What reaches a client carries a status, the slug of its problem type and a fixed title.
+"""The service's exceptions. Those that reach a client carry a status, the slug of the problem type and a fixed title.
 
 ```
 ServiceError
@@ -7,8 +7,10 @@ ServiceError
 │   │   ├── MalformedRequest     400     malformed-request        the connection is closed, as after the next two
 │   │   ├── RequestTimeout       408     request-timeout
 │   │   ├── HeadTooLarge         431     head-too-large
+│   │   ├── HostNotAllowed       421     host-not-allowed         likewise, as after the next
+│   │   ├── CrossSite            403     cross-site
 │   │   ├── MalformedJson        400     malformed-json
-│   │   ├── Invalid              422     validation               with up to 10 faults
+│   │   ├── Invalid              422     validation               with up to 10 errors
 │   │   ├── BodyTooLarge         413     body-too-large
 │   │   ├── UnsupportedMediaType 415     unsupported-media-type
 │   │   ├── Unauthorized         401     unauthorized             with WWW-Authenticate
@@ -17,11 +19,12 @@ ServiceError
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
-│   │   └── StoreNotDurable                                       the store may lose events and gets none
+│   │   └── StoreNotDurable                                       the store may lose events, so none is accepted
 │   ├── Overloaded               503     overloaded               with Retry-After
 │   └── Internal                 500     internal                 a bug of ours
-├── KeysUnusable                 the file of keys cannot be read or changed: one sentence for whoever runs the service
-├── EngineUnavailable            never leaves the recommender: its ladder answers instead
+├── KeysUnusable                 the API key file cannot be read or changed: one sentence for the operator
+├── EngineUnavailable            never leaves the recommender, which falls back
+├── ArchiveFailed                an archiver run did not complete: one sentence and a kind
 └── StartFailed                  the process cannot start: one clear sentence for the log
 ```
 No message holds input: what a client sent is neither echoed to it nor written to the log.
@@ -31,16 +34,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-MAX_FAULTS = 10
-"""How many faults a validation problem shows."""
+MAX_FIELD_ERRORS = 10
+"""Maximum field errors in a validation problem."""
 
 
 class ServiceError(Exception):
-    """Everything that the service raises on purpose."""
+    """Base class of the service's exceptions."""
 
 
 class Problem(ServiceError):
-    """What a client is told as application/problem+json. `detail` says what to do, in words of ours only."""
+    """An error sent to the client as application/problem+json. `detail` says what to do and holds no input."""
 
     status: ClassVar[int]
     slug: ClassVar[str]
@@ -53,16 +56,16 @@ class Problem(ServiceError):
 
 
 class BadRequest(Problem):
-    """The request is at fault: sent again unchanged, it fails again."""
+    """The client's error: the same request would fail again."""
 
 
 class MalformedRequest(BadRequest):
-    """What arrived is not HTTP as RFC 9112 has it, or a form of it that proxies understand differently."""
+    """The input is not HTTP as RFC 9112 defines it, or a form of it that proxies interpret differently."""
 
     status = 400
     slug = "malformed-request"
-    title = "The request is not HTTP"
-    default_detail = "Send HTTP/1.1 as RFC 9112 has it, with one Host header and a path."
+    title = "The request is not valid HTTP"
+    default_detail = "Send HTTP/1.1 as RFC 9112 defines it, with one Host header and a path."
 
 
 class RequestTimeout(BadRequest):
@@ -75,16 +78,40 @@ class RequestTimeout(BadRequest):
 
 
 class HeadTooLarge(BadRequest):
-    """The head passes its cap, in bytes or in headers."""
+    """The head exceeds its limit of bytes or headers."""
 
     status = 431
     slug = "head-too-large"
-    title = "The head is too large"
+    title = "The request head is too large"
     default_detail = "Send at most 32 KiB of head and 100 headers."
 
 
+class HostNotAllowed(BadRequest):
+    """The Host header names a host that is not allowed."""
+
+    status = 421
+    slug = "host-not-allowed"
+    title = "The host name is not allowed"
+    default_detail = (
+        "The service does not accept the name in the Host header. Use localhost or 127.0.0.1, or ask the operator to "
+        "add the name to --allowed-hosts (NEXTITEM_ALLOWED_HOSTS)."
+    )
+
+
+class CrossSite(BadRequest):
+    """A browser sent the request for a page of another site, and the service requires no keys."""
+
+    status = 403
+    slug = "cross-site"
+    title = "Cross-site requests are not allowed"
+    default_detail = (
+        "A web page of another site sent this request. To allow it, ask the operator to require API keys "
+        "(--keys-file), and send the request from your own server with a key."
+    )
+
+
 class MalformedJson(BadRequest):
-    """The body is no JSON."""
+    """The body is not JSON."""
 
     status = 400
     slug = "malformed-json"
@@ -93,7 +120,7 @@ class MalformedJson(BadRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FieldError:
     """One wrong field: a JSON pointer into the request, a code for programs and a sentence for people."""
 
     pointer: str
@@ -102,20 +129,20 @@ class Fault:
 
 
 class Invalid(BadRequest):
-    """Fields of a well-formed request are wrong. Keeps the first MAX_FAULTS faults."""
+    """Fields of a well-formed request are wrong. Keeps the first MAX_FIELD_ERRORS errors."""
 
     status = 422
     slug = "validation"
     title = "The request is not valid"
     default_detail = "Correct the fields listed in errors."
 
-    def __init__(self, faults: Sequence[Fault] = (), detail: str | None = None) -> None:
+    def __init__(self, field_errors: Sequence[FieldError] = (), detail: str | None = None) -> None:
         super().__init__(detail)
-        self.faults = tuple(faults[:MAX_FAULTS])
+        self.field_errors = tuple(field_errors[:MAX_FIELD_ERRORS])
 
 
 class BodyTooLarge(BadRequest):
-    """The body passes the cap of its route."""
+    """The body exceeds the limit of its route."""
 
     status = 413
     slug = "body-too-large"
@@ -124,7 +151,7 @@ class BodyTooLarge(BadRequest):
 
 
 class UnsupportedMediaType(BadRequest):
-    """The body is declared as something else than plain JSON in UTF-8."""
+    """The declared media type is not plain JSON in UTF-8."""
 
     status = 415
     slug = "unsupported-media-type"
@@ -133,20 +160,20 @@ class UnsupportedMediaType(BadRequest):
 
 
 class Unauthorized(BadRequest):
-    """No key, or none that is known."""
+    """The API key is missing or unknown."""
 
     status = 401
     slug = "unauthorized"
-    title = "A key is needed"
+    title = "An API key is required"
     default_detail = "Send a valid key as Authorization: Bearer nk_<id>_<secret>."
 
 
 class Forbidden(BadRequest):
-    """The key is known, and not for this."""
+    """The API key lacks the required scope."""
 
     status = 403
     slug = "forbidden"
-    title = "The key does not allow this"
+    title = "The API key does not allow this request"
     default_detail = "This route needs a key with another scope."
 
 
@@ -160,7 +187,7 @@ class NotFound(BadRequest):
 
 
 class MethodNotAllowed(BadRequest):
-    """The route exists for other methods, which `allowed` names for the Allow header."""
+    """The route exists, but not for this method. `allowed` names its methods for the Allow header."""
 
     status = 405
     slug = "method-not-allowed"
@@ -169,7 +196,7 @@ class MethodNotAllowed(BadRequest):
 
     def __init__(self, allowed: Sequence[str], detail: str | None = None) -> None:
         super().__init__(detail)
-        self.allowed = tuple(allowed)
+        self.allowed = (*allowed, "HEAD") if "GET" in allowed else tuple(allowed)
 
 
 class HistoryBehind(Problem):
@@ -177,62 +204,68 @@ class HistoryBehind(Problem):
 
     status = 409
     slug = "history-version"
-    title = "The history is not that new yet"
-    default_detail = "The history did not reach min_history_version in time: ask again, or ask without it."
+    title = "The history has not reached this version"
+    default_detail = "The history did not reach min_history_version in time: retry, or send the request without it."
 
 
 class StoreUnavailable(Problem):
-    """The store is down, slow, or refuses. Nothing was acknowledged; the same event ids may be sent again."""
+    """The store is down, slow or refusing. Nothing was acknowledged; clients may resend the same event ids."""
 
     status = 503
     slug = "store-unavailable"
     title = "The store is unavailable"
     default_detail = (
-        "The store cannot answer. Nothing was acknowledged: send the same request with the same event_ids again."
+        "The store does not answer. Nothing was acknowledged: send the same request with the same event_ids again."
     )
-    retry_after_s: ClassVar[int] = 1
 
     def __init__(self, detail: str | None = None, *, kind: str | None = None) -> None:
         super().__init__(detail)
         self.kind = kind
-        """What went wrong, as the history port counts it; None where the store was not even asked."""
+        """The kind of failure, as in the metric; None if the circuit breaker stopped the call."""
 
 
 class StoreNotDurable(StoreUnavailable):
-    """The store answers, but would not keep what it acknowledges."""
+    """The store answers, but its settings may lose acknowledged events."""
 
     default_detail = (
-        "The store may lose events, so none is taken. Nothing was acknowledged: send the same request with the same "
-        "event_ids again."
+        "The store may lose events, so the service accepts none. Nothing was acknowledged: send the same request with "
+        "the same event_ids again."
     )
 
 
 class Overloaded(Problem):
-    """The process holds as many requests as it may. Nothing was read of this one."""
+    """The process is at a limit of requests. It did nothing for this one."""
 
     status = 503
     slug = "overloaded"
     title = "The service is overloaded"
-    default_detail = "The service has no room for another request at the moment: send it again later."
-    retry_after_s: ClassVar[int] = 1
+    default_detail = "The service is at its request limit: send the request again later."
 
 
 class Internal(Problem):
-    """A bug of ours. What happened is in the log, under the request id."""
+    """A bug of the service. The log has the details under the request id."""
 
     status = 500
     slug = "internal"
     title = "Internal error"
-    default_detail = "The service failed. Its log tells more about this request id."
+    default_detail = "The service failed. Its log has the details under this request id."
 
 
 class KeysUnusable(ServiceError):
-    """The file of keys cannot be read or changed. The message says which and why, never what is in it."""
+    """The API key file cannot be read or changed. The message names the file and the reason, never its content."""
 
 
 class EngineUnavailable(ServiceError):
-    """No model can answer. The recommender turns this into popular items."""
+    """The model cannot answer. The recommender falls back to other items."""
 
 
 class StartFailed(ServiceError):
     """The process cannot start. The message is one sentence that says what to do."""
+
+
+class ArchiveFailed(ServiceError):
+    """An archiver run did not complete. The message is one sentence."""
+
+    def __init__(self, kind: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.kind = kind

@@ -1,31 +1,42 @@
-"""Whether the service can answer, and why not or only in part."""
+"""Readiness: whether the service can answer, and the reasons if it cannot or only in part."""
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Literal
 
-from service.answers import Readiness
+from service.api.responses import Readiness
 from service.errors import StoreUnavailable
-from service.history import HistoryStore
-from service.recommender import Recommender
+from service.recommend.recommender import Recommender
+from service.store.history import HistoryStore
 
 PING_EVERY_S = 1.0
 
 
 class Health:
-    """Readiness, asked as often as anyone likes: the store is pinged once a second at most."""
+    """Reports readiness. However often it is asked, it pings the store at most once a second."""
 
-    def __init__(self, *, store: HistoryStore, recommender: Recommender) -> None:
+    def __init__(
+        self, *, store: HistoryStore, recommender: Recommender, workers_missing: Callable[[], int] = lambda: 0
+    ) -> None:
         self._store = store
         self._recommender = recommender
+        self._workers_missing = workers_missing
         self._lock = asyncio.Lock()
         self._pinged = float("-inf")
         self._store_answers = False
         self.phase: Literal["starting", "serving", "draining"] = "starting"
+        self.leaving = False
+        """Whether this process is about to stop, so that clients should close their connections."""
 
     def drain(self) -> None:
-        """From now on it is not ready: the service is about to stop. It still answers."""
+        """The service is about to stop: report that it is not ready, but go on answering."""
         self.phase = "draining"
+        self.leaving = True
+
+    def retire(self) -> None:
+        """Another worker has replaced this one: the process is about to stop, the service is not."""
+        self.leaving = True
 
     @property
     def draining(self) -> bool:
@@ -33,7 +44,7 @@ class Health:
         return self.phase == "draining"
 
     async def report(self) -> tuple[int, Readiness]:
-        """The status code and what it means. A ladder that holds is 200, `degraded`."""
+        """The status code and the document. While only fallbacks work, the code is 200 and the status `degraded`."""
         if self.phase != "serving":
             return 503, Readiness(status=self.phase, reasons=[])
         if not self._recommender.alive:
@@ -41,10 +52,17 @@ class Health:
         reasons = []
         if not await self._ask_store():
             reasons.append("store_unavailable")
-        elif not self._store.durable:
-            reasons.append("store_not_durable")
+        else:
+            if not self._store.durable:
+                reasons.append("store_not_durable")
+            if self._store.refuses_events:
+                reasons.append("store_refuses_events")
+            if self._store.lost_events:
+                reasons.append("store_lost_events")
         if self._recommender.engine_fails:
             reasons.append("engine_unavailable")
+        if self._workers_missing():
+            reasons.append("worker_missing")
         return 200, Readiness(status="degraded" if reasons else "ok", reasons=reasons)
 
     async def _ask_store(self) -> bool:

@@ -1,5 +1,7 @@
 """The store's tests run over both servers: the embedded Valkey and a Redis 7 from PATH."""
 
+import logging
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,11 +10,25 @@ import pytest
 from redis import Redis
 
 from model.contract.bundle import Bundle, read_bundle
-from service.embedded import EmbeddedStore
-from service.engine import Engine, open_engine
-from service.event import Event, make_event
+from service.embedded import loss_detection
+from service.embedded.server import EmbeddedStore
+from service.inference.engine import Engine, open_engine
+from service.store.event import Event, make_event
 
 NOW_MS = 1_763_719_498_123
+
+
+@pytest.fixture(autouse=True)
+def keep_logging() -> Iterator[None]:
+    """A command that a test runs in this process sets up the log of the whole process: it is taken back."""
+    loggers = [logging.getLogger(name) for name in (None, "uvicorn", "uvicorn.error", "asyncio")]
+    levels = [logger.level for logger in loggers]
+    handlers = loggers[0].handlers[:]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+    for added in {*loggers[0].handlers} - {*handlers}:
+        loggers[0].removeHandler(added)
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +45,9 @@ def engine(bundle: Bundle) -> Engine:
 
 @pytest.fixture(scope="session")
 def embedded_valkey(quick_folder: Path) -> Iterator[str]:
-    """The URL of an embedded store that lives as long as the session."""
-    with EmbeddedStore(quick_folder / "valkey") as store:
+    """The URL of an embedded store that lives as long as the session, and takes it for no loss to be emptied."""
+    with pytest.MonkeyPatch.context() as patch, EmbeddedStore(quick_folder / "valkey") as store:
+        patch.setattr(loss_detection, "COUNT_EVERY_S", math.inf)
         yield store.url
 
 

@@ -25,7 +25,7 @@ def test_the_docstring_draws_the_tree(kind):
 
 def test_slugs_and_titles_are_one_to_one():
     """A slug has one title, and no two problems share either."""
-    assert len({kind.slug for kind in PROBLEMS}) == len({kind.title for kind in PROBLEMS}) == len(PROBLEMS) == 15
+    assert len({kind.slug for kind in PROBLEMS}) == len({kind.title for kind in PROBLEMS}) == len(PROBLEMS) == 17
 
 
 def test_a_problem_has_a_detail_that_can_be_replaced():
@@ -36,5 +36,5 @@ def test_a_problem_has_a_detail_that_can_be_replaced():
 
 def test_invalid_shows_ten_faults_at_most():
     """The eleventh fault is dropped."""
-    faults = [errors.Fault(f"/events/{index}", "missing", "A field is missing.") for index in range(11)]
-    assert errors.Invalid(faults).faults == tuple(faults[:10])
+    field_errors = [errors.FieldError(f"/events/{index}", "missing", "A field is missing.") for index in range(11)]
+    assert errors.Invalid(field_errors).field_errors == tuple(field_errors[:10])

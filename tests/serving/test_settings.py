@@ -1,12 +1,11 @@
 """Settings: from the environment, from the command line, to the environment of workers, and refused."""
 
-from pathlib import Path
-
 import pytest
 from pydantic import ValidationError
 
 from service.cli import describe_default, make_parser
-from service.settings import PREFIX, Settings, describe_faults
+from service.settings import PREFIX, Settings, describe_errors
+from service.system.memory import find_memory_bytes
 
 
 @pytest.fixture(autouse=True)
@@ -22,12 +21,14 @@ OTHERS = {
     "redis_password_file": "some/file",
     "durability": "relaxed",
     "data_dir": "elsewhere",
+    "store_memory_mb": "100",
     "archive_dir": "some/archive",
     "archive_minutes": "5",
     "host": "::1",
     "port": "0",
     "keys_file": "some/keys",
     "allow_anonymous": "true",
+    "allowed_hosts": "shop.example,*.local.example",
     "docs": "true",
     "workers": "3",
     "provider": "cuda",
@@ -37,6 +38,9 @@ OTHERS = {
     "max_queue": "7",
     "max_requests": "8",
     "max_event_requests": "5",
+    "max_connections": "100",
+    "keep_alive_s": "30",
+    "max_body_mib": "8",
     "history_length": "50",
     "history_days": "30",
     "event_types": "view,wish.list,a:b",
@@ -51,7 +55,7 @@ def fault(**given):
     """What is said of wrong settings."""
     with pytest.raises(ValidationError) as caught:
         Settings(**({"bundle": "b"} | given))
-    return describe_faults(caught.value)
+    return describe_errors(caught.value)
 
 
 def test_every_setting_is_tried_here():
@@ -78,18 +82,6 @@ def test_each_setting_is_a_variable_and_an_option(monkeypatch, name):
     assert Settings(**vars(make_parser().parse_args(arguments))) == from_environment
 
 
-def test_workers_get_the_same_settings(monkeypatch):
-    """Settings survive the way through the environment."""
-    with_keys = {name: value for name, value in OTHERS.items() if name != "allow_anonymous"}
-    without = {name: value for name, value in OTHERS.items() if name != "keys_file"}
-    for settings in (Settings(**with_keys), Settings(**without), Settings(bundle=Path("b"))):
-        for name in Settings.model_fields:
-            monkeypatch.delenv(f"{PREFIX}{name.upper()}", raising=False)
-        for name, value in settings.to_environment().items():
-            monkeypatch.setenv(name, value)
-        assert Settings() == settings
-
-
 def test_defaults():
     """The defaults of the contract: loopback, one worker, an embedded store, five types of events."""
     settings = Settings(bundle="b")
@@ -97,6 +89,19 @@ def test_defaults():
     assert (settings.keys_file, settings.allow_anonymous, settings.docs) == (None, False, False)
     assert (settings.provider, settings.history_length) == ("auto", 1000)
     assert settings.event_types == ("view", "click", "cart", "purchase", "rating")
+
+
+def test_the_embedded_stores_memory_is_a_share_unless_given():
+    """Without a number it is 40 % of what this process may use, so that the kernel's own limit is not met first."""
+    assert Settings(bundle="b").store_memory_bytes == int(0.4 * find_memory_bytes())
+    assert Settings(bundle="b", store_memory_mb=7).store_memory_bytes == 7 << 20
+    assert Settings(bundle="b", store_memory_mb=0).store_memory_bytes == 0
+
+
+def test_the_store_is_named_by_its_whole_path(monkeypatch, tmp_path):
+    """A relative data folder is another one in another working directory: the log shows which."""
+    monkeypatch.chdir(tmp_path)
+    assert Settings(bundle="b").describe_store() == f"embedded in {tmp_path}/nextitem-data"
 
 
 def test_empty_variable_is_an_absent_one(monkeypatch):
@@ -122,7 +127,7 @@ def test_empty_variable_is_an_absent_one(monkeypatch):
         ({"redis_password_file": "f", "redis_url": "redis://u:p@host"}, "names no more than the user"),
         ({"redis_password_file": "f", "redis_url": "redis://u@host?password=p"}, "names no more than the user"),
         ({"redis_password_file": "f", "redis_url": "redis://host?username=u"}, "names no more than the user"),
-        ({"event_types": "click,cart"}, "'view' must be among them"),
+        ({"event_types": "click,cart"}, "'view' must be one of them"),
         ({"event_types": "view,two words"}, "1 to 64 types"),
         ({"event_types": "view,"}, "1 to 64 types"),
         ({"event_types": ",".join(f"t{number}" for number in range(64)) + ",view"}, "1 to 64 types"),
@@ -155,7 +160,7 @@ def test_other_addresses_want_keys(host, local):
     if local:
         assert Settings(bundle="b", host=host).describe_keys() == "none, for this machine only"
     else:
-        assert "make keys by nextitem-serve keys create" in fault(host=host)
+        assert "create keys with `nextitem-serve keys create`" in fault(host=host)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +193,7 @@ def test_limits_follow_the_batch():
 
     def rooms(**given):
         settings = Settings(bundle="b", **given)
-        return settings.queue_room, settings.request_room, settings.event_room
+        return settings.queue_limit, settings.request_limit, settings.event_request_limit
 
     assert rooms() == (64, 128, 256)
     assert rooms(max_batch=1) == (32, 64, 64)

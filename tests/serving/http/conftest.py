@@ -17,13 +17,14 @@ from uuid import uuid4
 
 import httpx
 import pytest
+import uvloop
 from fastapi import FastAPI
 
 from service.app import create_app
-from service.embedded import EmbeddedStore
-from service.metrics_folder import PREFIX
+from service.embedded.server import EmbeddedStore
+from service.http.dependencies import Service
 from service.settings import Settings
-from service.wiring import Service
+from service.telemetry.multiprocess import PREFIX
 
 BUNDLE = Path(__file__).parent.parent / "bundle"
 
@@ -33,7 +34,7 @@ class Client:
 
     def __init__(self, app: FastAPI) -> None:
         self.app = app
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)  # as the service has it
         self._lifespan = app.router.lifespan_context(app)
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service")
         self._runner.run(self._lifespan.__aenter__())
@@ -125,6 +126,26 @@ def client(service_store: EmbeddedStore) -> Iterator[Client]:
     client.close()
 
 
+@pytest.fixture(scope="session")
+def ask_in_time() -> Callable[..., list]:
+    """Ask until an answer comes in time; all answers, and only a service that is always late fails.
+
+    A busy machine makes any single answer late.
+    """
+
+    def ask(question: Callable[[], object], *, within_s: float, tries: int = 20) -> list:
+        answers, took_s = [], []
+        while len(took_s) < tries:
+            began_s = time.perf_counter()
+            answers.append(question())
+            took_s.append(time.perf_counter() - began_s)
+            if took_s[-1] < within_s:
+                return answers
+        pytest.fail(f"no answer within {within_s} s: {took_s}")
+
+    return ask
+
+
 @pytest.fixture
 def user() -> str:
     """A user nobody has heard of."""
@@ -152,29 +173,16 @@ def broken_bundle(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
-SERVE = """
-import sys, threading, time
-from service.cli import main
-def slow_down(run_s):
-    from service.live_model import LiveModel
-    rank = LiveModel.rank
-    def rank_slowly(model, questions):
-        if threading.current_thread().name == "engine":  # to check the model at the start is as quick as ever
-            time.sleep(run_s)
-        return rank(model, questions)
-    LiveModel.rank = rank_slowly
-if __name__ == "__main__":
-    if run_s := float(sys.argv.pop(1)):
-        slow_down(run_s)
-    sys.exit(main())
-"""
-
-
 class Process:
-    """nextitem-serve as a process of its own; its log is read from stderr as it comes."""
+    """nextitem-serve as a process of its own; its log is read from stderr as it comes.
 
-    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str], run_s: float) -> None:
-        command = [sys.executable, "-c", SERVE, str(run_s), "--bundle", str(BUNDLE), "--port", "0"]
+    Once it serves, each run of its model takes `run_s` seconds longer: the check of the model at the start does not.
+    """
+
+    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str], run_s: float = 0.0) -> None:
+        fault_file = Path(environment["TMPDIR"]) / f"fault-{uuid4()}"
+        module = ["benchmarks.harness.faulty_engine", "--fault-file", str(fault_file)] if run_s else ["service.cli"]
+        command = [sys.executable, "-m", *module, "--bundle", str(BUNDLE), "--port", "0"]
         command += ["--drain-delay-s", "0"]  # there is no proxy that would have to notice
         self.log: list[dict] = []
         self._process = subprocess.Popen(
@@ -190,6 +198,8 @@ class Process:
                 break
         else:
             raise AssertionError(f"the service did not start: {self.log}")
+        if run_s:
+            fault_file.write_text(f"slow {run_s}")
         self.temporary = Path(environment["TMPDIR"])
         self.started = self.log[-1]["message"]
         self.url = self.started.split(" at ")[1].split(",")[0]
@@ -210,6 +220,11 @@ class Process:
             grew, found = grown != found, grown
         return found
 
+    def workers(self) -> set[int]:
+        """The process ids of its workers, where there are several."""
+        commands = {pid: Path(f"/proc/{pid}/cmdline") for pid in self.family()}
+        return {pid for pid, file in commands.items() if file.exists() and "spawn_main" in file.read_text()}
+
     def metrics_files(self) -> list[Path]:
         """The files through which its workers share their metrics."""
         return list(self.temporary.glob(f"{PREFIX}*/*.db"))
@@ -220,8 +235,11 @@ class Process:
 
     def wait(self) -> int:
         """Its exit status, once it has ended."""
-        status = self._process.wait(timeout=30)
-        self.log += map(json.loads, self._rest.result(timeout=30).splitlines())
+        status = self._process.wait(timeout=120)
+        lines = self._rest.result(timeout=120).splitlines()
+        if status == -signal.SIGKILL:  # what its orphans say as they end is no log
+            lines = [line for line in lines if line.startswith("{")]
+        self.log += map(json.loads, lines)
         self._reader.shutdown()
         self._process.stderr.close()
         return status
@@ -252,13 +270,40 @@ def start_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
             process.close()
 
 
+HOOKS = """
+import pathlib, signal, time
+signal.signal(signal.SIGRTMIN, lambda *_: time.sleep(3600))
+slow = pathlib.Path(__file__).with_name("load_s")
+if slow.exists():
+    seconds = float(slow.read_text())
+    from service.inference import model
+    load = model.load_model
+    def load_slowly(*given, **named):
+        time.sleep(seconds)
+        return load(*given, **named)
+    model.load_model = load_slowly
+"""
+"""What processes run first: SIGRTMIN makes an event loop hang, and models take as long to load as a file says."""
+
+
+@pytest.fixture
+def hooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Processes that are started now have the hooks, which lie in this folder."""
+    folder = tmp_path / "hooks"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(HOOKS)
+    before = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(folder), before))))
+    return folder
+
+
 @pytest.fixture(scope="module")
 def start_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Process]]:
     """A service as a process for all tests of a file that leave it as it is."""
     with tempfile.TemporaryDirectory(prefix="serve-") as folder, ExitStack() as stack:
 
         def start(*options: str) -> Process:
-            process = Process(tmp_path_factory.mktemp("once"), *options, environment={"TMPDIR": folder}, run_s=0.0)
+            process = Process(tmp_path_factory.mktemp("once"), *options, environment={"TMPDIR": folder})
             stack.callback(process.close)
             return process
 
@@ -269,7 +314,7 @@ def start_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
 def wait_until_gone() -> Callable[[set[int]], set[int]]:
     """Wait for processes to end; returns those that have not after some seconds."""
 
-    def wait(pids: set[int], *, seconds: float = 10) -> set[int]:
+    def wait(pids: set[int], *, seconds: float = 60) -> set[int]:
         deadline = time.monotonic() + seconds
         while (left := {pid for pid in pids if _runs(pid)}) and time.monotonic() < deadline:
             time.sleep(0.02)

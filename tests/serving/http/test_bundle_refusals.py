@@ -10,9 +10,9 @@ import pytest
 
 from model.contract import bundle
 from model.contract.bundle import locate_bundle
-from service import live_model
 from service.errors import StartFailed
-from service.live_model import load_model
+from service.inference import model
+from service.inference.model import load_model
 
 
 def load(path):
@@ -80,7 +80,7 @@ def test_two_hundred_corrupted_bundles(bundle_path, tmp_path, monkeypatch):
     def see(*_args, **_named):
         raise AssertionError("ONNX Runtime was given a network")
 
-    monkeypatch.setattr(live_model, "open_engine", see)
+    monkeypatch.setattr(model, "open_engine", see)
     chance = random.Random(1)  # noqa: S311 - to be the same each time
     for number in range(200):
         folder = tmp_path / str(number)

@@ -1,23 +1,35 @@
 """Told to stop under load: what was accepted is answered, and whoever asks learns in time that it is about to stop.
 
-DRAIN_TIMES=20, as `make drain` sets it, stops so many instead of three.
+DRAIN_TIMES=20, as `make drain` sets it, stops or replaces so many times instead of three, with models that take as long
+to load as the first time and longer than ten seconds.
 """
 
 import asyncio
 import os
 import signal
 import socket
+import time
 from itertools import count
 
 import httpx
 import pytest
 
-from benchmarks.load import Shot, encode_post, fire
+from benchmarks.harness.open_loop import IDLE_LIMIT_S, Shot, encode_post, fire
 
 TIMES = int(os.environ.get("DRAIN_TIMES", "3"))
 
 ASK = encode_post("/recommend", b'{"user_id":"u1","items":["i01"]}')
 SEND = encode_post("/events", b'{"user_id":"u1","item_id":"i02"}')
+
+
+def list_complaints(process):
+    """What the log complains of, but for a store that a busy machine made slow: that is another promise."""
+    of_the_store = ("service.store.failures", "service.store.circuit_breaker")
+    return [
+        entry
+        for entry in process.log
+        if entry["level"] not in ("info", "debug") and entry["logger"] not in of_the_store
+    ]
 
 
 async def serve_until_red(process):
@@ -50,9 +62,46 @@ def test_told_to_stop_under_load_it_fails_nobody(start_process, wait_until_gone,
         assert len(outcomes) >= 20
         assert process.wait() == 0
         assert wait_until_gone(family) == set()
-        assert [entry for entry in process.log if entry["level"] not in ("info", "debug")] == []
+        assert list_complaints(process) == []
         answered += len(outcomes)
     print(f"{TIMES} x SIGTERM, {workers} at work: {answered} requests, each answered with 200")  # noqa: T201 - the figure
+
+
+async def serve_while_replaced(process):
+    """Load from clients that keep their connections, and a SIGHUP: what became of them, and what readiness said."""
+    host, port = process.url.removeprefix("http://").split(":")
+    before, stop, said = process.workers(), asyncio.Event(), set()
+    load = asyncio.create_task(
+        fire(host, int(port), (Shot(n / 60, SEND if n % 4 == 0 else ASK) for n in count()), stop=stop)
+    )
+    await asyncio.sleep(0.5)
+    process.signal(signal.SIGHUP)
+    deadline = time.monotonic() + 120
+    while (workers := await asyncio.to_thread(process.workers)) & before or len(workers) != 2:
+        assert time.monotonic() < deadline
+        async with httpx.AsyncClient(base_url=process.url) as http:
+            answer = (await http.get("/health/ready")).json()
+            said |= {answer["status"], *answer["reasons"]}
+        await asyncio.sleep(0.1)
+    stop.set()
+    return await load, said
+
+
+def test_replaced_under_load_it_fails_nobody(start_process, hooked):
+    """Time after time: both workers are replaced, each request is answered with 200, and it is ready throughout."""
+    # Longer than a client keeps a connection that it does not use: an idle one hears of nothing before it is closed.
+    process = start_process("--workers", "2", "--drain-delay-s", str(IDLE_LIMIT_S + 1))
+    answered = 0
+    for number in range(TIMES):
+        (hooked / "load_s").write_text("11" if number >= 3 else "0")
+        outcomes, said = asyncio.run(serve_while_replaced(process))
+        assert {outcome.status for outcome in outcomes} == {200}
+        assert not said & {"draining", "starting", "worker_missing"}
+        answered += len(outcomes)
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    assert list_complaints(process) == []
+    print(f"{TIMES} x SIGHUP, 2 at work: {answered} requests, each answered with 200")  # noqa: T201 - the figure
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -63,7 +112,7 @@ def test_told_twice_it_ends_at_once(start_process, wait_until_gone, workers, num
     family = process.family()
     host, port = process.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        connection.sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
         connection.sendall(b"Content-Length: 100\r\n\r\n{")
         process.signal(number)
         with httpx.Client(base_url=process.url) as http:

@@ -48,6 +48,17 @@ def test_same_id_with_other_content_is_a_conflict(client, user):
     assert history(client, user) == ["i01", "i02"]
 
 
+def test_conflict_about_an_id_that_nobody_sent(client, user):
+    """A second rating in the same instant is told from a retry and what to do about it; with an id it is taken."""
+    event = {"user_id": user, "item_id": "i01", "type": "rating", "value": 3, "timestamp": 1_763_719_498_000}
+    assert client.send(event)["accepted"] == 1
+    receipt = client.send(event, event | {"value": 5}, event | {"value": 5, "event_id": "e-2"})
+    assert (receipt["duplicates"], receipt["accepted"]) == (1, 1)
+    [rejection] = receipt["rejected"]
+    assert (rejection["index"], rejection["pointer"], rejection["code"]) == (1, "/timestamp", "derived_id_conflict")
+    assert "event_id" in rejection["detail"]
+
+
 def test_conflict_is_reported_with_strict_too(client, user):
     """`strict` concerns validation: a conflict found while storing is reported, not refused."""
     client.send({"event_id": "e-1", "user_id": user, "item_id": "i01"})

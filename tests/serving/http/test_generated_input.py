@@ -3,11 +3,15 @@
 FUZZ_TIMES=10, as `make fuzz` sets it, sends ten times as much.
 """
 
+import gc
+import itertools
 import json
 import os
 import signal
+import time
 
 import httpx
+import orjson
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +23,8 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+
+from service.http.body import EVENTS_MAX_BYTES
 
 TIMES = int(os.environ.get("FUZZ_TIMES", "1"))
 CASES = {"/recommend": 70, "/events": 70}
@@ -139,3 +145,65 @@ def test_bodies_made_of_right_ones(target, path):
             assert json.loads(response.content)
 
         send()
+
+
+SIZE = EVENTS_MAX_BYTES
+"""Bytes of the bodies that are timed: the largest that every route takes."""
+RIGHT_EVENT = {"user_id": "c4n4ry", "item_id": "c4n4ry" * 20, "timestamp": 1_763_719_498_123}
+RIGHT = {
+    "/events": json.dumps({"events": [RIGHT_EVENT | {"event_id": f"e-{number}"} for number in range(1000)]}),
+    "/recommend": json.dumps({"items": ["c4n4ry" * 4] * 1000, "exclude_item_ids": ["c4n4ry" * 3] * 10_000}),
+    "/recommend/batch": json.dumps({"requests": [{"items": ["c4n4ry"] * 100}] * 256}),
+}
+"""Bodies of about that size; all are answered with 200."""
+MEMBERS = ('"{}":1', '"{}":[]', '"{}":{{}}', '"user_id":{}', '"items":[{}]')
+"""Members of an object, to be repeated with numbers."""
+FIELDS = ("", '"properties":', '"exclude_item_ids":')
+"""Where the object lies in an entry."""
+ENVELOPES = (("", 1), ("events", 1), ("events", 1000), ("requests", 256))
+"""What array the entries are in, and how many."""
+
+
+def swell(member, field, envelope):
+    """A body of about SIZE bytes, full of such members."""
+    name, entries = envelope
+    room = SIZE // entries - len(field) - 16
+    members, size = [], 0
+    while size < room:
+        members.append(member.format(len(members)))
+        size += len(members[-1]) + 1
+    entry = "{" + ",".join(members[:-1]) + "}"
+    entry = f"{{{field}{entry}}}" if field else entry
+    return (f'{{"{name}":[{",".join([entry] * entries)}]}}' if name else entry).encode()
+
+
+@pytest.fixture
+def _no_garbage_collector():
+    """Its whims are many times what is measured."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def measure(work):
+    """Seconds of this process that some work takes at its least, and what came of it."""
+    least_s, result = 60.0, None
+    for _ in range(3):
+        began_s = time.process_time()
+        result = work()
+        least_s = min(least_s, time.process_time() - began_s)
+    return least_s, result
+
+
+@pytest.mark.usefixtures("_no_garbage_collector")
+@pytest.mark.parametrize("path", RIGHT)
+def test_wrong_bodies_cost_what_right_ones_do(client, path):
+    """Whatever fills a body: to refuse it takes no longer than to read it and answer a right one, some times over."""
+    right_s, response = measure(lambda: client.post(path, content=RIGHT[path].encode(), headers=JSON))
+    assert response.status_code == 200
+    for shape in itertools.product(MEMBERS, FIELDS, ENVELOPES):
+        body = swell(*shape)
+        read_s, _ = measure(lambda body=body: orjson.loads(body))
+        wrong_s, response = measure(lambda body=body: client.post(path, content=body, headers=JSON))
+        assert response.status_code in (200, 422)
+        assert wrong_s < 10 * (read_s + right_s), shape

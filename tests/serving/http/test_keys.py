@@ -5,16 +5,17 @@ import os
 import stat
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from fastapi.routing import APIRoute
 
-from service import gate
 from service.app import ROUTERS
+from service.auth import guard
+from service.auth.guard import GuardedRoute, requires_scope
+from service.auth.key_file import SCOPES, create_key, read_keys, revoke_keys
 from service.cli import main
 from service.errors import KeysUnusable
-from service.gate import GuardedRoute, needs
-from service.key_file import SCOPES, create_key, read_keys, revoke_keys
 
 CONTRACT = {
     ("POST", "/recommend"): "recommend",
@@ -77,7 +78,7 @@ def test_every_route_has_the_scope_of_the_contract():
     """No route more and none less; each of its own kind, so that its scope is looked at."""
     assert all(isinstance(route, GuardedRoute) for _, route in ROUTES)
     stated = {(method, route.path_format): route.openapi_extra["security"] for method, route in ROUTES}
-    assert stated == {route: needs(scope)["security"] for route, scope in CONTRACT.items()}
+    assert stated == {route: requires_scope(scope)["security"] for route, scope in CONTRACT.items()}
 
 
 @pytest.mark.parametrize(("method", "route"), ROUTES, ids=lambda part: getattr(part, "path", part))
@@ -118,7 +119,7 @@ def test_every_route_with_every_kind_of_key(guarded, keys, method, route):
 
 def test_a_key_may_open_several_scopes(guarded, keys_file, monkeypatch):
     """Scopes add up, and a new key is known at once where the file is looked at anew."""
-    monkeypatch.setattr(gate, "REREAD_S", 0)
+    monkeypatch.setattr(guard, "RELOAD_S", 0)
     key = create_key(keys_file, ["events", "recommend"])
     statuses = {
         CONTRACT[method, route.path_format]: ask(guarded, method, route, f"Bearer {key}").status_code
@@ -129,19 +130,14 @@ def test_a_key_may_open_several_scopes(guarded, keys_file, monkeypatch):
 
 def test_routes_that_state_nothing_cannot_be_made():
     """Deny by default: whoever forgets the scope of a new route finds out at once."""
-    with pytest.raises(TypeError, match="state what it needs"):
+    with pytest.raises(TypeError, match="state what it requires"):
         GuardedRoute("/new", lambda: None)
 
 
-@pytest.mark.parametrize("path", ["//metrics", "/metrics/", "/Metrics", "/%2e/metrics"])
+@pytest.mark.parametrize("path", ["http://service//metrics", "/metrics/", "/Metrics", "/%2e/metrics", "/%6Detrics"])
 def test_other_spellings_open_nothing(guarded, path):
     """A path that only looks like a route is none."""
     check_refused(guarded.get(path), 404, "not-found")
-
-
-def test_paths_are_decoded_before_they_are_guarded(guarded):
-    """An encoded letter is the letter: the route is found, and guarded."""
-    check_refused(guarded.get("/%6Detrics"), 401, "unauthorized")
 
 
 def test_bodies_are_not_read_for_strangers(guarded):
@@ -151,7 +147,7 @@ def test_bodies_are_not_read_for_strangers(guarded):
 
 def test_the_file_is_read_anew_when_it_changes(make_client, tmp_path, monkeypatch, caplog):
     """A revoked key is refused, a new one let in; a broken or missing file lets nobody in and says so once."""
-    monkeypatch.setattr(gate, "REREAD_S", 0)
+    monkeypatch.setattr(guard, "RELOAD_S", 0)
     file = tmp_path / "keys.json"
     first, second = create_key(file, ["metrics"]), create_key(file, ["metrics"])
     client = make_client(keys_file=file)
@@ -175,11 +171,72 @@ def test_the_file_is_read_anew_when_it_changes(make_client, tmp_path, monkeypatc
         assert [status(second), status(third)] == [200, 200]
 
 
+def test_a_file_is_noticed_when_it_is_mended_however(make_client, tmp_path, monkeypatch, caplog):
+    """Made readable again, which changes neither its content nor its time, or readable by itself after a failure."""
+    monkeypatch.setattr(guard, "RELOAD_S", 0)
+    file = tmp_path / "keys.json"
+    key = create_key(file, ["metrics"])
+    client = make_client(keys_file=file)
+    fails_with = []
+    read = guard.read_keys
+
+    def read_or_fail(path):
+        if fails_with:
+            raise KeysUnusable(fails_with[0])
+        return read(path)
+
+    def status():
+        return client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code
+
+    monkeypatch.setattr(guard, "read_keys", read_or_fail)
+    assert status() == 200
+    create_key(file, ["metrics"])
+    assert status() == 200
+    assert "API keys changed" in caplog.text
+    for why in ("cannot be read: Permission denied", "cannot be read: Too many open files"):
+        caplog.clear()
+        fails_with[:] = [why]
+        file.chmod(0o600)  # a change of nothing but its ctime
+        assert [status(), status()] == [401, 401]
+        assert [record.fields["why"] for record in caplog.records] == [why]
+        fails_with.clear()
+        assert status() == 200
+        assert "API keys changed" not in caplog.text  # the same as before it could not be read
+
+
+def test_a_service_starts_with_a_file_that_is_broken_by_then(make_client, tmp_path, monkeypatch):
+    """As a worker that replaces another: nobody is let in until the file is mended."""
+    monkeypatch.setattr(guard, "RELOAD_S", 0)
+    file = tmp_path / "keys.json"
+    key = create_key(file, ["metrics"])
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-9])
+    client = make_client(keys_file=file)
+    headers = {"authorization": f"Bearer {key}"}
+    assert client.get("/metrics", headers=headers).status_code == 401
+    file.write_bytes(whole)
+    assert client.get("/metrics", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
+    """Who opens a pipe waits for a writer, and the event loop with it; a device may never end."""
+    file = Path("/dev/zero") if kind == "device" else tmp_path / "keys.json"
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "folder":
+        file.mkdir()
+    began_s = time.monotonic()
+    with pytest.raises(KeysUnusable, match="cannot be read"):
+        read_keys(file)
+    assert time.monotonic() - began_s < 10
+
+
 def test_the_file_is_looked_at_once_a_second(guarded, keys, monkeypatch):
     """Not for each request."""
     looks = []
-    monkeypatch.setattr(gate, "_look_at", looks.append)
-    monkeypatch.setattr(gate, "REREAD_S", 3600)
+    monkeypatch.setattr(guard, "_stat_fingerprint", looks.append)
+    monkeypatch.setattr(guard, "RELOAD_S", 3600)
     for _ in range(5):
         guarded.get("/metrics", headers={"authorization": f"Bearer {keys['metrics']}"})
     assert looks == []
@@ -273,7 +330,7 @@ def test_commands(tmp_path, capsys, monkeypatch):
     assert main(["keys", "revoke", key_id]) == 0
     assert read_keys(file) == ()
     assert main(["keys", "list", "--keys-file", str(tmp_path / "none")]) == 1
-    assert "none is not there: make it by nextitem-serve keys create" in capsys.readouterr().err
+    assert "none does not exist: create it with `nextitem-serve keys create`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -318,11 +375,30 @@ def test_workers_take_a_revocation_within_seconds(start_process, tmp_path):
     for path in ("/docs", "/openapi.json"):
         assert httpx.get(url + path).status_code == 404
     revoke_keys(file, [lost.split("_")[1]])
-    time.sleep(gate.REREAD_S)
+    time.sleep(guard.RELOAD_S)
     assert (ask_all(kept), ask_all(lost)) == ({200}, {401})
     process.close()
     assert "nk_" not in str(process.log)
     assert "error" not in {entry["level"] for entry in process.log}
+
+
+def test_what_others_may_see_is_said_at_the_start(start_process, tmp_path):
+    """A file of keys that every user may read, and a password in the command line; not without either."""
+    file = tmp_path / "keys.json"
+    create_key(file, ["recommend"])
+    warnings = {}
+    for mode in (0o644, 0o640):
+        file.chmod(mode)
+        url = "redis://admin:c4n4ry@127.0.0.1:1/0" if mode == 0o644 else "redis://127.0.0.1:1/0"
+        process = start_process("--keys-file", str(file), "--redis-url", url)
+        process.close()
+        warnings[mode] = [entry["message"] for entry in process.log if entry["level"] == "warning"]
+        assert "c4n4ry" not in str(process.log)
+    assert [line.split(",")[0] for line in warnings[0o644][:2]] == [
+        "The store's password is on the command line",
+        f"Every user of this machine may read or write the API key file: run chmod o-rw {file}",
+    ]
+    assert not any("password" in line or "chmod" in line for line in warnings[0o640])
 
 
 def test_docs_elsewhere_are_asked_for(make_client, keys_file, keys):  # noqa: ARG001
@@ -335,11 +411,11 @@ def test_docs_elsewhere_are_asked_for(make_client, keys_file, keys):  # noqa: AR
     assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     for (method, path), scope in CONTRACT.items():
         operation = document["paths"][path][method.lower()]
-        assert operation["security"] == needs(scope)["security"]
+        assert operation["security"] == requires_scope(scope)["security"]
         assert ({"401", "403"} <= operation["responses"].keys()) == (scope is not None)
 
 
 def test_framework_routes_hold_no_secrets(make_client):
-    """What FastAPI adds by itself are the two pages of the documentation."""
+    """What FastAPI adds by itself is the OpenAPI document."""
     added = [route for route in make_client().app.routes if not isinstance(route, APIRoute)]
-    assert {route.path for route in added if getattr(route, "path", None)} == {"/docs", "/openapi.json"}
+    assert {route.path for route in added if getattr(route, "path", None)} == {"/openapi.json"}

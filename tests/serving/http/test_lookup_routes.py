@@ -48,6 +48,37 @@ def test_items_have_their_metadata(client, encoded, item_id):
     assert document == {"item_id": item_id, "metadata": {"title": f"Title of {item_id}", "year": 2000 + len(item_id)}}
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/%65vents", 404),
+        ("GET", "/model%", 404),
+        ("GET", "/m%6Fdel", 404),
+        ("GET", "/%64ocs", 404),
+        ("GET", "/health%2Flive", 404),
+        ("GET", "/users%2Fu%2Fhistory", 404),
+        ("GET", "/%75sers/u/history", 404),
+        ("GET", "/items%2Fi01", 404),
+        ("DELETE", "/users%2Fu", 404),
+        ("GET", "/users/u%2Fhistory", 405),
+        ("GET", "/users/u/h%69story", 405),
+    ],
+)
+def test_only_ids_are_encoded(client, method, path, status):
+    """Another spelling of a path leads nowhere; what could be an id is one."""
+    assert client.request(method, path).status_code == status
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/metrics", "/model", "/items/i01", "/docs"])
+def test_head_is_answered_like_get(client, path):
+    """For who asks by HEAD whether it is there; it counts under the route's name."""
+    head, get = client.request("HEAD", path), client.get(path)
+    assert (head.status_code, head.headers["content-type"]) == (200, get.headers["content-type"])
+    template = "/items/{item_id}" if path.startswith("/items") else path
+    name = f'nextitem_http_request_duration_seconds_count{{code="200",method="HEAD",route="{template}"}}'
+    assert client.counts()[name] >= 1
+
+
 def test_item_without_metadata_has_none(client):
     """An item of which the bundle knows only the id is found all the same."""
     assert client.get("/items/%3Cscript%3E%22%26").json() == {"item_id": '<script>"&', "metadata": {}}
@@ -85,18 +116,30 @@ def test_health(client):
     assert (ready.status_code, ready.json()) == (200, {"status": "ok", "reasons": []})
 
 
-def test_request_ids_are_ours_and_unique(client):
-    """Every answer has an id of version 7; a client's own header is not taken over."""
-    first, second = (client.get("/health/live", headers={"X-Request-Id": "mine"}).headers["x-request-id"] for _ in "ab")
+@pytest.mark.parametrize("given", ["mine", "018f3c1e-7b5d-7c3a-9e1a-2f6d1c0b9a88", "Root=1-67891233-abcdef", "a" * 128])
+def test_request_id_of_the_caller_is_kept(client, given):
+    """In the answer's header, and in a problem, so that a trace does not break here."""
+    assert client.get("/health/live", headers={"X-Request-Id": given}).headers["x-request-id"] == given
+    problem = client.get("/nothing", headers={"X-Request-Id": given})
+    assert problem.json()["request_id"] == problem.headers["x-request-id"] == given
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("X-Request-Id", "")],
+        [("X-Request-Id", "a" * 129)],
+        [("X-Request-Id", "two words")],
+        [("X-Request-Id", '"><script>')],
+        [("X-Request-Id", "one"), ("X-Request-Id", "two")],
+    ],
+)
+def test_request_ids_are_ours_and_unique_otherwise(client, headers):
+    """Without one, with several, or with one that is not plain, the id is of version 7 and new."""
+    first, second = (client.get("/health/live", headers=headers).headers["x-request-id"] for _ in "ab")
     assert first != second
     assert uuid.UUID(first).version == 7
-
-
-def test_docs_page_and_no_other(client):
-    """The documentation page is served."""
-    response = client.get("/docs")
-    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert "/openapi.json" in response.text
 
 
 @pytest.fixture(scope="module")

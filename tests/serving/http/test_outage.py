@@ -10,13 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from model.contract.question import encode_question
+from model.contract.query import encode_question
 from model.contract.sessions import Sessions
-from service.batcher import Observers
-from service.embedded import EmbeddedStore
-from service.engine import Ranked
-from service.server import _Announced, _configure
-from service.wire import DEPARTURE, Departure
+from service.embedded.server import EmbeddedStore
+from service.errors import StoreUnavailable
+from service.http.protocol import DISCONNECT, DisconnectSignal
+from service.inference.engine import Ranked
+from service.process.server import _configure, _DrainingServer
+from service.recommend.batcher import Observers
+from service.store.circuit_breaker import CALLS
 
 
 @pytest.fixture
@@ -33,17 +35,13 @@ def fallbacks(client, reason):
     return client.counts()[f'nextitem_fallback_total{{reason="{reason}"}}']
 
 
-def test_store_outage_and_return(make_client, own_store, user):
+def test_store_outage_and_return(make_client, ask_in_time, own_store, user):
     """While the store is killed, /recommend answers and /events refuses; when it is back, all goes on."""
     client = make_client(redis_url=own_store.url)
     client.send({"user_id": user, "item_id": "i01", "event_id": "e-1"})
     os.kill(own_store.pid, signal.SIGSTOP)  # accepts connections, answers nothing
-    took_s = []
-    while min(took_s, default=1) >= 1:
-        assert len(took_s) < 10, f"no answer within a second: {took_s}"
-        started = time.perf_counter()
-        answer = client.recommend(user_id=user)
-        took_s.append(time.perf_counter() - started)
+    answers = ask_in_time(lambda: client.recommend(user_id=user), within_s=1)
+    for answer in answers:
         assert (answer["source"], answer["degraded"], answer["history"]) == ("popular", "store_unavailable", None)
         assert answer["count"] == 10
     os.kill(own_store.pid, signal.SIGCONT)
@@ -60,12 +58,12 @@ def test_store_outage_and_return(make_client, own_store, user):
         client.get(f"/users/{user}/history"),
     ):
         assert refused.status_code == 503
-        assert refused.headers["retry-after"] == "1"
+        assert refused.headers["retry-after"] in {"1", "2", "3"}
         assert refused.headers["content-type"] == "application/problem+json"
         assert refused.json()["type"] == "urn:nextitem:problem:store-unavailable"
     ready = client.get("/health/ready")
     assert (ready.status_code, ready.json()) == (200, {"status": "degraded", "reasons": ["store_unavailable"]})
-    assert fallbacks(client, "store_unavailable") == len(took_s) + 2
+    assert fallbacks(client, "store_unavailable") == len(answers) + 2
     assert sum(count for name, count in client.counts().items() if name.startswith("nextitem_store_errors_total")) >= 5
 
     # The same server, on the same socket: what a restart by a supervisor looks like.
@@ -88,7 +86,7 @@ def test_store_outage_and_return(make_client, own_store, user):
 
 def test_store_that_does_not_answer_is_asked_no_more(make_client, monkeypatch, own_store, user):
     """After twenty timeouts answers are immediate and events are refused at once; one probe ends it."""
-    monkeypatch.setattr("service.breaker.PAUSE_S", 3600)
+    monkeypatch.setattr("service.store.circuit_breaker.PAUSE_S", 3600)
     client = make_client(redis_url=own_store.url)
     client.send({"user_id": user, "item_id": "i01"})
     os.kill(own_store.pid, signal.SIGSTOP)
@@ -107,15 +105,45 @@ def test_store_that_does_not_answer_is_asked_no_more(make_client, monkeypatch, o
     before = count_calls()
     answers = [client.recommend(user_id=user) for _ in range(5)]
     assert {answer["degraded"] for answer in answers} == {"store_unavailable"}
-    assert min(answer["took_ms"] for answer in answers) < 100
-    assert client.post("/events", event).headers["retry-after"] == "1"
+    assert min(answer["took_ms"] for answer in answers) < 1000  # of the 2000 that they had
+    assert client.post("/events", event).headers["retry-after"] in {"1", "2", "3"}
     assert count_calls() == before
 
     os.kill(own_store.pid, signal.SIGCONT)
     assert client.recommend(user_id=user)["degraded"] == "store_unavailable"
-    monkeypatch.setattr("service.breaker.PAUSE_S", 0)
+    monkeypatch.setattr("service.store.circuit_breaker.PAUSE_S", 0)
     assert client.send(event)["history"] == {user: 2}
     assert client.recommend(user_id=user)["source"] == "model"
+
+
+def test_erasures_that_fail_keep_no_events_out(make_client, monkeypatch, user):
+    """They have a breaker of their own: neither their failures nor a long one that probes refuses an event."""
+    client = make_client()
+    event = {"user_id": user, "item_id": "i01"}
+
+    async def time_out(_):
+        raise StoreUnavailable(kind="timeout")
+
+    monkeypatch.setattr(client.service.store, "erase", time_out)
+    assert {client.request("DELETE", f"/users/{user}").status_code for _ in range(CALLS)} == {503}
+    assert not client.service.erase_breaker.closed
+    assert client.send(event)["history"] == {user: 1}
+    release, begun = asyncio.Event(), asyncio.Event()
+
+    async def take_long(_):
+        begun.set()
+        await release.wait()
+
+    async def send_meanwhile():
+        erasure = asyncio.create_task(client.http.delete(f"/users/{user}"))
+        await begun.wait()
+        receipt = await client.http.post("/events", json=event)
+        release.set()
+        return receipt.status_code, (await erasure).status_code
+
+    monkeypatch.setattr("service.store.circuit_breaker.PAUSE_S", 0)
+    monkeypatch.setattr(client.service.store, "erase", take_long)
+    assert client.run(send_meanwhile()) == (200, 204)
 
 
 def test_service_starts_without_its_store(make_client, tmp_path, user):
@@ -195,7 +223,7 @@ def test_one_odd_request_does_not_fail_its_batch(make_client, monkeypatch):
             raise ZeroDivisionError
         return encode_question(vocabulary, **question)
 
-    monkeypatch.setattr("service.recommender.encode_question", fail_for_one)
+    monkeypatch.setattr("service.recommend.recommender.encode_question", fail_for_one)
 
     async def ask_all():
         histories = [["i01"], ["i02"], ["i07"], ["i03"], ["i04"]]
@@ -236,7 +264,7 @@ def test_told_to_stop_it_is_draining_at_once(make_client):
     """From the signal on readiness is 503, while it still answers, and asks clients to go elsewhere next."""
     client = make_client()
     config = _configure(client.service.settings, client.app)
-    server = _Announced(config, lambda: None, client.service.health, drain_delay_s=60)
+    server = _DrainingServer(config, lambda: None, client.service.health, drain_delay_s=60)
     server.started = True
     response = client.get("/health/ready")
     assert (response.status_code, "connection" in response.headers) == (200, False)
@@ -265,9 +293,9 @@ def test_departed_client_is_not_computed_for(make_client, monkeypatch):
 
     async def ask(body, departs_after=None):
         """One raw ASGI exchange, whose client leaves after some seconds, if at all."""
-        sent, departure = [], Departure()
+        sent, departure = [], DisconnectSignal()
         if departs_after is not None:
-            asyncio.get_running_loop().call_later(departs_after, departure.happen)
+            asyncio.get_running_loop().call_later(departs_after, departure.notify)
 
         async def receive():
             return {"type": "http.request", "body": body}
@@ -277,7 +305,8 @@ def test_departed_client_is_not_computed_for(make_client, monkeypatch):
 
         headers = [(b"content-type", b"application/json")]
         scope = {"type": "http", "method": "POST", "path": "/recommend", "query_string": b"", "headers": headers}
-        scope |= {"http_version": "1.1", "scheme": "http", "state": {DEPARTURE: departure}}
+        scope["raw_path"] = scope["path"].encode()
+        scope |= {"http_version": "1.1", "scheme": "http", "state": {DISCONNECT: departure}}
         await client.app(scope, receive, send)
         return sent
 

@@ -6,8 +6,10 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.load import encode_post, fire, percentile, plan
-from service.live_model import LiveModel
+from benchmarks.harness.open_loop import encode_post, fire, percentile, plan
+from service.inference.model import LiveModel
+from service.recommend.recommender import Recommender
+from service.store.history import HistoryStore
 
 JSON = {"content-type": "application/json"}
 
@@ -52,70 +54,184 @@ def test_full_queue_is_answered_by_popular_items(make_client, monkeypatch, user)
     assert client.counts()['nextitem_fallback_total{reason="overloaded"}'] == 3
 
 
+@pytest.fixture
+def held(monkeypatch):
+    """What releases all answers and receipts that the service is at work on; until then it finishes none."""
+    finish = asyncio.Event()
+
+    def hold(kind, name):
+        method = getattr(kind, name)
+
+        async def wait(*arguments, **options):
+            await finish.wait()
+            return await method(*arguments, **options)
+
+        monkeypatch.setattr(kind, name, wait)
+
+    hold(Recommender, "recommend")
+    hold(HistoryStore, "append")
+    return finish
+
+
 @pytest.mark.parametrize(
-    ("full", "path", "refused"),
-    [({"max_requests": 2}, "/recommend", [0, 1, 0]), ({"max_event_requests": 2}, "/events", [0, 0, 1])],
+    ("full", "path"), [({"max_requests": 2}, "/recommend"), ({"max_event_requests": 2}, "/events")]
 )
-def test_beyond_its_limit_a_request_is_refused_unread(make_client, user, full, path, refused):
-    """503 with Retry-After while two bodies are on their way; probes and the other kind get in, and the next does."""
+def test_beyond_its_limit_a_request_is_refused_unread(make_client, user, held, full, path):
+    """503 with Retry-After while two are answered; probes and the other kind get in, and the next does."""
     other = "/recommend" if path == "/events" else "/events"
     client = make_client(**full)
-    document = {"user_id": user, "item_id": "i01"} if path == "/events" else {"user_id": user}
+    documents = {"/events": {"user_id": user, "item_id": "i01"}, "/recommend": {"user_id": user}}
     read = []
 
     async def scenario():
-        finish = asyncio.Event()
-
-        async def send_slowly():
-            yield b'{"user_id":'
-            await finish.wait()
-            yield b'"u","item_id":"i01"}' if path == "/events" else b'"u"}'
-
         async def never():
             read.append(True)
             yield b"{}"
 
-        slow = [asyncio.create_task(client.http.post(path, content=send_slowly(), headers=JSON)) for _ in range(2)]
+        def post(path):
+            return asyncio.create_task(client.http.post(path, json=documents[path]))
+
+        first = [post(path) for _ in range(2)]
         await asyncio.sleep(0.05)
         full = await client.http.post(path, content=never(), headers=JSON)
-        body = {"user_id": user, "item_id": "i01"} if other == "/events" else {"user_id": user}
-        rest = [await client.http.post(other, json=body)]
-        rest += [await client.http.get(probe) for probe in ("/health/live", "/health/ready", "/metrics")]
-        finish.set()
-        rest += [*await asyncio.gather(*slow), await client.http.post(path, json=document)]
-        return full, [response.status_code for response in rest]
+        rest = [await client.http.get(probe) for probe in ("/health/live", "/health/ready", "/metrics")]
+        spelled = await client.http.get("/metricsX")
+        first.append(post(other))
+        await asyncio.sleep(0.05)
+        held.set()
+        rest += [*await asyncio.gather(*first), await post(path)]
+        return full, spelled.status_code, [response.status_code for response in rest]
 
-    answer, rest = client.run(scenario())
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    answer, spelled, rest = client.run(scenario())
+    assert (answer.status_code, answer.headers["retry-after"] in {"1", "2", "3"}) == (503, True)
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["type"] == "urn:nextitem:problem:overloaded"
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
     assert read == []
     assert rest == [200] * 7
-    assert count_shed(client) == refused
+    # What only begins like a probe is a request as any other.
+    assert spelled == (503 if path == "/recommend" else 404)
+    assert count_shed(client) == ([0, 2, 0] if path == "/recommend" else [0, 0, 1])
     assert (
         client.counts()[f'nextitem_http_request_duration_seconds_count{{code="503",method="POST",route="{path}"}}'] == 1
     )
 
 
-def test_unknown_path_is_refused_under_no_name(make_client):
+@pytest.mark.parametrize(
+    ("method", "path", "route"),
+    [
+        ("GET", "/users/c4n4ry/history", "/users/{user_id}/history"),
+        ("DELETE", "/users/c4n4ry", "/users/{user_id}"),
+        ("GET", "/items/c4n4ry", "/items/{item_id}"),
+        ("GET", "/c4n4ry", "unmatched"),
+    ],
+)
+def test_what_finds_no_room_counts_under_its_route(make_client, method, path, route):
+    """Routes with parameters, too, by their template."""
+    client = make_client()
+    client.app.middleware_stack = client.app.build_middleware_stack()
+    client.app.middleware_stack._app._requests.maximum = 0
+    assert client.request(method, path).status_code == 503
+    series = f'nextitem_http_request_duration_seconds_count{{code="503",method="{method}",route="{route}"}}'
+    assert client.counts()[series] == 1
+
+
+def test_unknown_path_is_refused_under_no_name(make_client, held):
     """A path that nobody declared does not become a label because there is no room."""
     client = make_client(max_requests=1)
-    client.app.middleware_stack = client.app.build_middleware_stack()
 
     async def scenario():
-        async def never_ends():
-            yield b"{"
-            await asyncio.sleep(3600)
-
-        slow = asyncio.create_task(client.http.post("/recommend", content=never_ends(), headers=JSON))
+        first = asyncio.create_task(client.http.post("/recommend", json={"items": ["i01"]}))
         await asyncio.sleep(0.05)
         answer = await client.http.get("/c4n4ry")
-        slow.cancel()
+        held.set()
+        await first
         return answer.status_code
 
     assert client.run(scenario()) == 503
     assert "c4n4ry" not in client.get("/metrics").text
+
+
+@pytest.mark.parametrize("path", ["/recommend", "/recommend/batch", "/events"])
+def test_unfinished_bodies_take_nobody_s_place(make_client, user, path):
+    """Ten bodies on their way where two requests have room: all others are served, and so are these in the end."""
+    client = make_client(max_requests=2, max_event_requests=2)
+    document = {"/recommend": b'"items":["i01"]}', "/events": b'"user_id":"u","item_id":"i01"}'}.get(
+        path, b'"requests":[{"items":["i01"]}]}'
+    )
+
+    async def scenario():
+        finish = [asyncio.Event() for _ in range(10)]
+
+        async def send_slowly(finish):
+            yield b"{"
+            await finish.wait()
+            yield document
+
+        slow = [asyncio.create_task(client.http.post(path, content=send_slowly(each), headers=JSON)) for each in finish]
+        await asyncio.sleep(0.05)
+        quick = [
+            await client.http.post("/recommend", json={"user_id": user}),
+            await client.http.post("/events", json={"user_id": user, "item_id": "i01"}),
+            await client.http.get("/items/i01"),
+        ]
+        for each, task in zip(finish, slow, strict=True):
+            each.set()
+            quick.append(await task)
+        return [response.status_code for response in quick]
+
+    assert client.run(scenario()) == [200] * 13
+    assert count_shed(client) == [0, 0, 0]
+
+
+def test_a_body_that_arrives_when_all_is_taken_is_refused(make_client, held):
+    """There was room when it began and is none when it is there: 503, and it takes no place with it."""
+    client = make_client(max_requests=1)
+
+    async def scenario():
+        finish = asyncio.Event()
+
+        async def send_slowly():
+            yield b"{"
+            await finish.wait()
+            yield b'"items":["i01"]}'
+
+        slow = asyncio.create_task(client.http.post("/recommend", content=send_slowly(), headers=JSON))
+        await asyncio.sleep(0.05)
+        first = asyncio.create_task(client.http.post("/recommend", json={"items": ["i01"]}))
+        await asyncio.sleep(0.05)
+        finish.set()
+        refused = await slow
+        held.set()
+        return [refused, await first, await client.http.post("/recommend", json={"items": ["i01"]})]
+
+    assert [response.status_code for response in client.run(scenario())] == [503, 200, 200]
+
+
+def test_large_bodies_have_a_budget(make_client):
+    """The one that takes longest makes room for others; those that are answered keep theirs, and give it back."""
+    client = make_client(max_body_mib=4)
+    mib = b" " * (1 << 20)
+
+    def post(*pieces):
+        async def send():
+            for piece in pieces:
+                if isinstance(piece, bytes):
+                    yield piece
+                else:
+                    await piece.wait()
+
+        return client.http.post("/recommend/batch", content=send(), headers=JSON)
+
+    async def scenario():
+        finish = asyncio.Event()
+        stalled = asyncio.create_task(post(b"{", 3 * mib, finish, b"}"))
+        await asyncio.sleep(0.05)
+        small = await client.http.post("/recommend", json={"items": ["i01"], "timeout_ms": 2000})
+        whole = [await post(3 * mib, b'{"requests":[{"items":["i01"]}]}') for _ in range(3)]
+        return [response.status_code for response in (await stalled, small, *whole)]
+
+    assert client.run(scenario()) == [503, 200, 200, 200, 200]
 
 
 RUN_S = 0.05

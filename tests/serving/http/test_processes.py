@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -14,16 +15,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.leash import POLL_S
-from service.metrics_folder import PREFIX
-from service.server import HEALTHCHECK_S
+from service.system.parent_death import POLL_S
+from service.telemetry.multiprocess import PREFIX
 
 COUNTED = 'nextitem_recommend_total{{source="model",version="20261121T101500-tiny"}} {}.0'
 
 
 def await_metrics(process, *lines):
     """Wait until both workers have settled what they counted."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not all(line in httpx.get(f"{process.url}/metrics").text for line in lines):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -35,7 +35,7 @@ def run_to_end(*arguments, **environment):
         [sys.executable, "-m", "service.cli", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         env={**os.environ, **environment},
     )
@@ -94,7 +94,7 @@ def test_killed_it_leaves_nothing_and_loses_nothing(start_process, wait_until_go
         family = process.family()
     process.signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    assert wait_until_gone(family, seconds=10 + POLL_S) == set()
+    assert wait_until_gone(family, seconds=60 + POLL_S) == set()
     again = start_process("--workers", str(workers))
     export = httpx.get(f"{again.url}/users/u/history").json()
     assert (acknowledged, export["version"], len(export["events"])) == (50, 50, 50)
@@ -111,13 +111,13 @@ def test_killed_store_ends_the_service(start_process, wait_until_gone, workers):
     assert process.wait() == 1
     assert wait_until_gone(family) == set()
     [line] = [entry for entry in process.log if entry["level"] == "critical"]
-    assert line["message"].startswith("The embedded store was killed by signal 9, so the service ends, too.")
+    assert line["message"].startswith("The embedded store was killed by signal 9: stopping the service.")
     again = start_process("--workers", str(workers))
     assert httpx.get(f"{again.url}/users/u/history").json()["version"] == 1
 
 
 @pytest.mark.parametrize("published", ["another", "corrupt"])
-def test_replaced_workers_serve_what_the_others_serve(start_process, bundle_path, tmp_path, published):
+def test_replaced_workers_serve_what_the_others_serve(start_process, wait_until_gone, bundle_path, tmp_path, published):
     """What is published meanwhile waits for the next start, so that no two workers differ and none fails."""
     root = tmp_path / "bundles"
     shutil.copytree(bundle_path, root)
@@ -131,6 +131,7 @@ def test_replaced_workers_serve_what_the_others_serve(start_process, bundle_path
     workers = [pid for pid in before if "spawn_main" in (Path("/proc") / str(pid) / "cmdline").read_text()]
     for worker in workers:
         os.kill(worker, signal.SIGKILL)
+    assert wait_until_gone(set(workers)) == set()  # a dying one would take the request with it
     # Whoever answers now has replaced one of them: the socket is the parent's and keeps the request until then.
     answer = httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}, timeout=20).json()
     assert answer["model"]["version"] == version
@@ -167,7 +168,7 @@ def test_killed_worker_is_replaced(start_process, wait_until_gone):
     worker = next(pid for pid, command in commands.items() if "spawn_main" in command)
     os.kill(worker, signal.SIGKILL)
     assert wait_until_gone({worker}) == set()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not (process.family() - before) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert process.family() - before
@@ -187,8 +188,8 @@ def test_requests_under_way_are_finished(start_process):
     host, port = process.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
         body = b'{"items":["i01"]}'
-        head = b"POST /recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-        connection.sendall(head % len(body) + body[:5])
+        head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
         time.sleep(0.2)
         process.signal(signal.SIGTERM)
         time.sleep(0.3)
@@ -233,19 +234,25 @@ def test_metrics_of_two_workers_add_up(start_process):
         assert 'nextitem_events_total{result="accepted",type="cart"} 0.0' in text
         assert re.findall(r"nextitem_model_info\{.*\} (.*)", text) == ["1.0"]
         assert "nextitem_queue_depth 0.0" in text
+        assert "pid=" not in text
+    samples = dict(line.split() for line in text.splitlines() if line.startswith("nextitem_process_"))
+    sizes = [int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) for pid in process.workers()]
+    shown = float(samples["nextitem_process_resident_memory_bytes"]) / resource.getpagesize()
+    assert 0.5 * sum(sizes) < shown < 1.5 * sum(sizes)
+    assert float(samples["nextitem_process_cpu_seconds_total"]) > 0.1
 
 
 def test_rolling_restart_leaves_no_files(start_process):
     """SIGHUP, uvicorn's rolling restart: all workers are others, counts go on, no file of the old ones is left."""
     process = start_process("--workers", "2")
     assert httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}).status_code == 200
-    before = {file.stem.rpartition("_")[2] for file in process.metrics_files()}
+    before = {file.stem.rpartition("_")[2] for file in process.metrics_files()} - {str(process.pid)}
     process.signal(signal.SIGHUP)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while before & (now := {file.stem.rpartition("_")[2] for file in process.metrics_files()}):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert len(now) <= 3
+    assert len(now) <= 4  # two workers, their supervisor, and the dead
     assert 'nextitem_recommend_total{source="model",version="20261121T101500-tiny"} 1.0' in (
         httpx.get(f"{process.url}/metrics").text
     )
@@ -272,9 +279,9 @@ def test_strangers_are_not_let_in_unasked(start_process, bundle_path, tmp_path):
         status, stderr = run_to_end(*arguments, "--host", host)
         [line] = refusals(stderr)
         assert status == 2
-        assert "make keys by nextitem-serve keys create and give --keys-file" in line
+        assert "create keys with `nextitem-serve keys create` and give --keys-file" in line
     status, stderr = run_to_end(*arguments, "--host", "0.0.0.0", "--keys-file", tmp_path / "none")  # noqa: S104
-    assert (status, "none is not there: make it by nextitem-serve keys create" in stderr) == (1, True)
+    assert (status, "none does not exist: create it with `nextitem-serve keys create`" in stderr) == (1, True)
     process = start_process("--host", "0.0.0.0", "--allow-anonymous")  # noqa: S104
     assert process.started.endswith("keys: none, open to everybody")
     assert [entry["level"] for entry in process.log].count("warning") == 1
@@ -288,7 +295,7 @@ def test_host_that_is_no_name(bundle_path, tmp_path, host):
         "--bundle", bundle_path, "--data-dir", tmp_path / "data", "--host", host, "--port", 0, "--allow-anonymous"
     )
     assert status == 1
-    assert refusals(stderr) == [f"nextitem-serve: cannot listen on {host} port 0: this is no host name"]
+    assert refusals(stderr) == [f"nextitem-serve: cannot listen on {host} port 0: this is not a host name"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -301,7 +308,7 @@ def test_store_url_that_cannot_be_used(bundle_path, workers, url):
     assert status == 1
     assert line.startswith("nextitem-serve: the store's URL must begin with redis://")
     assert "c4n4ry" not in stderr
-    assert time.monotonic() - began < HEALTHCHECK_S
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -347,7 +354,7 @@ def test_data_folder_that_cannot_be_used(bundle_path, tmp_path):
             ["--bundle", "b", "--redis-url", "http://c4n4ry"],
             "--redis-url (NEXTITEM_REDIS_URL): must begin with redis://",
         ),
-        (["--bundle", "b", "--event-types", "click"], "'view' must be among them"),
+        (["--bundle", "b", "--event-types", "click"], "'view' must be one of them"),
         (["--bundle", "b", "--keys-file", "k", "--allow-anonymous"], "contradict each other"),
         (["--bundle", "b", "--docs", "yes"], "unrecognized arguments"),
         (["--bundle", "b", "--timeout-ms", "5"], "unrecognized arguments"),
@@ -393,11 +400,11 @@ def test_ids_and_bodies_are_not_logged(start_process):
 def test_app_needs_neither_torch_nor_onnx():
     """Importing the service in a fresh interpreter loads no torch, no onnx, no trainer, and starts no thread."""
     script = (
-        "import sys, threading, service.app, service.cli, service.server\n"
+        "import sys, threading, service.app, service.cli, service.process.server\n"
         "rooms = {name.split('.')[0] for name in sys.modules}\n"
         "assert not rooms & {'torch', 'onnx', 'training', 'polars', 'onnxscript', 'safetensors'}, rooms\n"
-        "assert 'model.nets' not in sys.modules and 'model.export' not in sys.modules\n"
+        "assert 'model.nets' not in sys.modules and 'model.export.graph' not in sys.modules\n"
         "assert threading.active_count() == 1\n"
     )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")

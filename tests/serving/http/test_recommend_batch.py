@@ -1,12 +1,17 @@
 """POST /recommend/batch: the answers of /recommend, in order, or one error for all."""
 
+import asyncio
+import itertools
 import threading
 
 import pytest
 
-from service.body import BATCH_MAX_BYTES
-from service.live_model import LiveModel
-from service.schemas import MAX_REQUESTS
+from service.api.requests import MAX_REQUESTS
+from service.http.body import BATCH_MAX_BYTES
+from service.http.routes import recommend
+from service.inference.model import LiveModel
+from service.recommend import time_slices
+from service.recommend.recommender import MAX_BATCHED, Recommender
 
 
 def ask(client, *requests):
@@ -58,10 +63,18 @@ def test_one_that_is_not_valid_refuses_all(client):
 
 @pytest.mark.parametrize(
     ("document", "pointer"),
-    [({"requests": []}, "/requests"), ({}, "/requests"), ({"requests": [{"k": 1}]}, "/requests/0"), ({"k": 1}, "")],
+    [
+        ({"requests": []}, "/requests"),
+        ({}, "/requests"),
+        ({"requests": {"items": []}}, "/requests"),
+        ({"requests": [{"k": 1}]}, "/requests/0"),
+        ({"requests": [{"items": []}, 5]}, "/requests/1"),
+        ({"requests": [{"items": []}], "k": 1}, ""),
+        ({"k": 1}, ""),
+    ],
 )
 def test_what_is_no_batch_is_refused(client, document, pointer):
-    """An empty list, none, a request without a history, a field that is unknown."""
+    """An empty list, none, something else, a request without a history, no request, a field that is unknown."""
     response = client.post("/recommend/batch", document)
     assert response.status_code == 422
     assert pointer in [error["pointer"] for error in response.json()["errors"]]
@@ -95,3 +108,179 @@ def test_the_body_has_a_cap_of_its_own(client):
     assert client.post("/recommend/batch", content=padded.ljust(BATCH_MAX_BYTES), headers=headers).status_code == 200
     response = client.post("/recommend/batch", content=padded.ljust(BATCH_MAX_BYTES + 1), headers=headers)
     assert response.status_code == 413
+
+
+class Valve:
+    """A model whose runs wait until they are let through."""
+
+    def __init__(self, monkeypatch):
+        rank = LiveModel.rank
+
+        def wait_and_rank(model, questions):
+            self.begun.set()
+            self.open.wait(30)
+            return rank(model, questions)
+
+        self.begun, self.open = threading.Event(), threading.Event()
+        monkeypatch.setattr(LiveModel, "rank", wait_and_rank)
+
+    async def meet(self):
+        """Wait until a run has begun."""
+        assert await asyncio.to_thread(self.begun.wait, 10)
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def make_valve(monkeypatch):
+    """Close a model's valve; it is opened after the test at the latest."""
+    valves = []
+
+    def make():
+        valves.append(Valve(monkeypatch))
+        return valves[-1]
+
+    yield make
+    for valve in valves:
+        valve.open.set()
+
+
+def send(client, count, **fields):
+    """A task that asks for a batch of so many."""
+    requests = [{"items": ["i01"], "timeout_ms": 2000, **fields}] * count
+    return asyncio.create_task(client.http.post("/recommend/batch", json={"requests": requests}))
+
+
+def list_sources(response):
+    """Where the answers of a batch come from, and why."""
+    assert response.status_code == 200, response.text
+    return {(answer["source"], answer["degraded"]) for answer in response.json()["responses"]}
+
+
+def test_hasty_batch_does_not_wait_for_a_patient_one(make_client, make_valve):
+    """Behind the largest batch and a model that stalls, it is answered within its own time."""
+    client, valve = make_client(), make_valve()
+
+    async def scenario():
+        patient = send(client, MAX_REQUESTS)
+        await valve.meet()
+        hasty = await send(client, 2, timeout_ms=100)
+        assert not patient.done()
+        valve.open.set()
+        await patient
+        return hasty
+
+    hasty = client.run(scenario())
+    assert list_sources(hasty) == {("popular", "deadline")}
+    assert max(answer["took_ms"] for answer in hasty.json()["responses"]) < 1000
+
+
+def test_batch_waits_for_a_full_queue(make_client, make_valve):
+    """Beside as many lone questions as may wait, a batch larger than the queue is answered by the model, after them."""
+    client, valve = make_client(max_batch=2, max_queue=2), make_valve()
+
+    async def scenario():
+        ask = {"items": ["i01"], "timeout_ms": 2000}
+        lone = []
+        for _ in range(4):  # two runs of one, and two that wait
+            lone.append(asyncio.create_task(client.http.post("/recommend", json=ask)))
+            await asyncio.sleep(0.02)
+        batch = send(client, 8)
+        await asyncio.sleep(0.05)
+        assert not batch.done()
+        valve.open.set()
+        return await asyncio.gather(*lone), await batch
+
+    lone, batch = client.run(scenario())
+    assert {answer.json()["source"] for answer in lone} == {"model"}
+    assert list_sources(batch) == {("model", None)}
+    assert client.counts()['nextitem_fallback_total{reason="deadline"}'] == 0
+
+
+def test_batch_leaves_room_in_the_queue(make_client, make_valve):
+    """While all of a large batch waits, a lone question finds a place."""
+    client, valve = make_client(max_batch=2, max_queue=1), make_valve()
+
+    async def scenario():
+        batch = send(client, 64)
+        await valve.meet()
+        lone = asyncio.create_task(client.http.post("/recommend", json={"items": ["i01"], "timeout_ms": 2000}))
+        await asyncio.sleep(0.05)
+        assert not lone.done()
+        valve.open.set()
+        answer = await lone
+        assert not batch.done()
+        return answer, await batch
+
+    lone, batch = client.run(scenario())
+    assert lone.json()["source"] == "model"
+    assert list_sources(batch) == {("model", None)}
+
+
+def test_questions_of_all_batches_are_bounded(make_client, make_valve):
+    """Who finds no room for all its requests in time gets 503; others, lone questions too, are answered as ever."""
+    client, valve = make_client(), make_valve()
+
+    async def scenario():
+        patient = [send(client, MAX_REQUESTS) for _ in range(MAX_BATCHED // MAX_REQUESTS)]
+        await valve.meet()
+        refused = await send(client, 2, timeout_ms=100)
+        waiting = send(client, MAX_REQUESTS)
+        await asyncio.sleep(0.05)
+        valve.open.set()
+        lone = await client.http.post("/recommend", json={"items": ["i01"], "timeout_ms": 2000})
+        return refused, lone, await asyncio.gather(*patient, waiting)
+
+    refused, lone, answered = client.run(scenario())
+    assert (refused.status_code, refused.json()["type"]) == (503, "urn:nextitem:problem:overloaded")
+    assert 1 <= int(refused.headers["retry-after"]) <= 3
+    assert lone.json()["source"] == "model"
+    assert [list_sources(batch) for batch in answered] == [{("model", None)}] * 3
+    assert client.counts()['nextitem_shed_total{reason="batches_full"}'] == 1
+
+
+def test_batch_that_is_given_up_makes_room(make_client, make_valve):
+    """Its requests hold no room and are not computed once its client has left."""
+    client, valve = make_client(), make_valve()
+
+    async def scenario():
+        gone = [send(client, MAX_REQUESTS) for _ in range(MAX_BATCHED // MAX_REQUESTS)]
+        await valve.meet()
+        for task in gone:
+            task.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+        valve.open.set()
+        return await send(client, MAX_REQUESTS)
+
+    assert list_sources(client.run(scenario())) == {("model", None)}
+    assert client.counts()["nextitem_batch_size_sum"] < 2 * MAX_REQUESTS
+    assert client.counts()["nextitem_queue_depth"] == 0
+
+
+def test_batch_leaves_turns_to_others(make_client, make_valve, monkeypatch):
+    """However long its work takes: to read it, and to answer all of it when its time is over."""
+    monkeypatch.setattr(time_slices, "SLICE_S", 0.0)
+    client, happened = make_client(), []
+    make_valve()
+
+    def note(owner, name, step):
+        function = getattr(owner, name)
+
+        def noted(*arguments, **options):
+            happened.append(step)
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    async def scenario():
+        note(recommend, "_validate", "read")
+        note(Recommender, "_answer_degraded", "answer")
+        batch = send(client, MAX_REQUESTS, timeout_ms=100)
+        while not batch.done():
+            await asyncio.sleep(0)
+            happened.append("turn")
+        return await batch
+
+    assert list_sources(client.run(scenario())) == {("popular", "deadline")}
+    for step in ("read", "answer"):
+        assert happened.count(step) == MAX_REQUESTS
+        assert (step, step) not in itertools.pairwise(happened)

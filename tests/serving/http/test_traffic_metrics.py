@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from service.live_model import LiveModel
+from service.inference.model import LiveModel
+from service.telemetry.metrics import Metrics
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def test_counts_are_those_of_the_traffic(fresh, user):
         event, event, {"user_id": user, "item_id": "untrained", "type": "cart"}, {"user_id": user, "type": "nope"}
     )
     fresh.post("/events", {"user_id": user, "type": "click"})
-    fresh.recommend(user_id=user)  # one unknown item in the history
+    fresh.recommend(user_id=user)  # one unknown item in the history, which was counted when it came
     fresh.recommend(items=[])  # a cold start
     fresh.recommend(items=["i01", "what"], candidate_item_ids=["i02", "is", "this"])
     fresh.post("/recommend", {})
@@ -43,7 +44,7 @@ def test_counts_are_those_of_the_traffic(fresh, user):
     assert counts[f'nextitem_recommend_total{{source="model",version="{version}"}}'] == 2
     assert counts[f'nextitem_recommend_total{{source="popular",version="{version}"}}'] == 1
     assert counts['nextitem_fallback_total{reason="store_unavailable"}'] == 0
-    assert counts["nextitem_unknown_items_total"] == 1 + 1 + 1 + 2
+    assert counts["nextitem_unknown_items_total"] == 1 + 0 + 1 + 2
     assert counts["nextitem_batch_size_count"] == counts["nextitem_batch_size_sum"] == 3
     assert counts["nextitem_queue_wait_seconds_count"] == 3
     assert counts["nextitem_queue_depth"] == 0
@@ -52,7 +53,7 @@ def test_counts_are_those_of_the_traffic(fresh, user):
     assert counts["nextitem_event_lag_seconds_count"] == 2
     assert counts["nextitem_store_durable"] == 1
     assert counts["nextitem_store_memory_bytes"] > 100_000
-    for op, calls in (("append", 1), ("read", 1), ("export", 1), ("ping", 0), ("inspect", 1)):
+    for op, calls in (("append", 1), ("read", 1), ("export", 1), ("ping", 1), ("inspect", 1)):
         assert counts[f'nextitem_store_duration_seconds_count{{op="{op}"}}'] == calls
     assert (requests("/recommend", "POST", 200), requests("/recommend", "POST", 422)) == (3, 1)
     assert (requests("/events", "POST", 200), requests("/events", "POST", 422)) == (1, 1)
@@ -165,6 +166,34 @@ def test_lag_is_in_seconds_and_never_negative(fresh, user):
     assert counts["nextitem_event_lag_seconds_sum"] == pytest.approx(10, abs=1)
 
 
+def test_lag_of_milliseconds_is_seen(fresh):
+    """What is accepted within milliseconds is told from what took a tenth of a second."""
+    for lag_s in (0.0005, 0.002, 0.02, 0.09):
+        fresh.service.metrics.event_accepted(lag_s)
+    counts = fresh.counts()
+    bounds = ("0.001", "0.003", "0.01", "0.03", "0.1")
+    assert [counts[f'nextitem_event_lag_seconds_bucket{{le="{bound}"}}'] for bound in bounds] == [1, 2, 2, 3, 4]
+
+
+def test_unknown_item_counts_when_it_comes(fresh, user):
+    """In an accepted event and in what a request names, alone or in a batch; not in retries, nor in histories."""
+
+    def count():
+        return fresh.counts()["nextitem_unknown_items_total"]
+
+    event = {"user_id": user, "item_id": "untrained", "event_id": "e-1"}
+    fresh.send(event, event, event | {"type": "cart"}, event | {"event_id": "e-2", "type": "nope"})
+    assert count() == 1
+    for _ in range(3):
+        fresh.recommend(user_id=user)
+    fresh.post("/recommend/batch", {"requests": [{"user_id": user, "timeout_ms": 2000}] * 3})
+    assert count() == 1
+    fresh.recommend(items=["i01", "what", "what"], candidate_item_ids=["i02", "what"])
+    assert count() == 2
+    fresh.post("/recommend/batch", {"requests": [{"items": ["what"], "timeout_ms": 2000}] * 3})
+    assert count() == 5
+
+
 def test_no_id_becomes_a_label(fresh, user):
     """Whoever reads the metrics learns no user, no item and no path that was asked for."""
     fresh.send({"user_id": user, "item_id": "c4n4ry"})
@@ -203,3 +232,21 @@ def test_every_route_counts_under_its_template(fresh, user):
         "/openapi.json",
     ):
         assert counts[f'nextitem_http_request_duration_seconds_count{{code="200",method="GET",route="{route}"}}'] == 1
+
+
+def test_many_who_ask_for_metrics_share_what_is_written(fresh, monkeypatch):
+    """A crowd costs as much as two: those who come while it is written get the next one together."""
+    expose, written = Metrics.expose, []
+
+    def write_slowly(metrics):
+        written.append(metrics)
+        time.sleep(0.05)
+        return expose(metrics)
+
+    monkeypatch.setattr(Metrics, "expose", write_slowly)
+
+    async def crowd():
+        return await asyncio.gather(*(fresh.http.get("/metrics") for _ in range(50)))
+
+    assert {response.status_code for response in fresh.run(crowd())} == {200}
+    assert 1 <= len(written) <= 5

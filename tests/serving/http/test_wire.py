@@ -2,24 +2,38 @@
 
 import asyncio
 import contextlib
+import gc
 import json
+import math
 import re
 import selectors
 import socket
 import time
+from http.client import HTTPResponse
 
 import httpx
 import pytest
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
-from service import wire
-from service.departure import cancel_on_departure
-from service.wire import BODY_LIMIT_S, HEAD_LIMIT_S, HEAD_MAX_BYTES, HEADERS_MAX, MESSAGE_MAX_BYTES
+from service.errors import Problem
+from service.http import protocol
+from service.http.disconnect import cancel_on_disconnect
+from service.http.protocol import (
+    BODY_LIMIT_S,
+    HEAD_LIMIT_S,
+    HEAD_MAX_BYTES,
+    HEADERS_MAX,
+    MESSAGE_MAX_BYTES,
+    PIPELINE_MAX,
+)
 
 CANARY = b"c4n4ry"
-HOST = b"Host: x\r\n"
+PATIENCE_S = 60
+"""How long a test in this process waits for what should come at once: machines may be slow."""
+HOST = b"Host: localhost\r\n"
 LIVE = b"GET /health/live HTTP/1.1\r\n" + HOST
 POST = b"POST /events HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -42,7 +56,7 @@ def connect(running):
 
     def open_socket():
         host, port = running.url.removeprefix("http://").split(":")
-        opened.append(socket.create_connection((host, int(port)), timeout=60))
+        opened.append(socket.create_connection((host, int(port)), timeout=120))
         return opened[-1]
 
     yield open_socket
@@ -214,6 +228,180 @@ def test_what_is_http(exchange, content, statuses):
     assert [status for status, _, _ in exchange(content)] == statuses
 
 
+def test_pipelines_are_served_in_order_up_to_a_limit(exchange):
+    """As many requests as may wait are answered in order; of 10,000 at once a few, and then the client is refused."""
+    numbered = [LIVE.replace(b"live", b"%d" % number) + b"\r\n" for number in range(PIPELINE_MAX)]
+    answers = exchange(LIVE + b"\r\n", *numbered, LIVE + b"Connection: close\r\n\r\n")
+    assert [status for status, _, _ in answers] == [200, *[404] * PIPELINE_MAX, 200]
+    *answered, refusal = exchange((LIVE + b"\r\n") * 10_000)
+    assert [status for status, _, _ in answered] == [200] * (PIPELINE_MAX + 1)
+    check_refusal(refusal, 400, "malformed-request")
+
+
+LEFT = {
+    "pipeline": (LIVE + b"\r\n") * 10_000,
+    "pipelined bodies": (POST + b"Content-Length: 9\r\n\r\n")
+    + b" " * 9
+    + LIVE
+    + b"\r\n"
+    + POST
+    + b"Content-Length: 9\r\n\r\n",
+    "no HTTP": b"c4n4ry\r\n\r\n",
+    "stalled head": LIVE,
+    "stalled body": POST + b"Content-Length: 100000\r\n\r\n" + b" " * 50_000,
+    "broken chunk": CHUNKED + b"2\r\n{}c4n4ry",
+    "no JSON": POST + b"Content-Length: 1\r\n\r\n{",
+    "path of a user": b"GET /users/c4n4ry/history?a=b HTTP/1.1\r\n" + HOST + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["to the end", "left at once"])
+@pytest.mark.parametrize("content", LEFT.values(), ids=LEFT)
+def test_what_is_refused_leaves_no_cycles(make_client, monkeypatch, content, waits):
+    """Memory of refused requests is free when they end: none of it waits for the collector of cycles."""
+    client = make_client()
+    monkeypatch.setattr(protocol, "HEAD_LIMIT_S", 0.1)
+    monkeypatch.setattr(protocol, "_LIMITS_S", (0.1, 0.1, math.inf))
+    monkeypatch.setattr(protocol, "_LINGER_S", 0.01)
+
+    async def play():
+        loop, state = asyncio.get_running_loop(), ServerState()
+        config = uvicorn.Config(client.app, http=protocol.LimitedProtocol, log_config=None, timeout_keep_alive=0)
+        server = await loop.create_server(lambda: protocol.LimitedProtocol(config, state, {}), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(content)
+        with contextlib.suppress(ConnectionError):
+            await (reader.read() if waits else writer.drain())
+        writer.close()
+        while state.tasks or state.connections:  # noqa: ASYNC110 - uvicorn sets no event
+            await asyncio.sleep(0.01)
+        server.close()
+
+    client.run(play())
+    gc.collect()
+    gc.disable()
+    try:
+        client.run(play())
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        kinds = (protocol.LimitedProtocol, RequestResponseCycle, Problem)
+        assert [found for found in gc.garbage if isinstance(found, kinds)] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+@contextlib.asynccontextmanager
+async def listen_with(app):
+    """An application behind the protocol, in this process: the state of its server, and a connection to it."""
+    loop, state = asyncio.get_running_loop(), ServerState()
+    config = uvicorn.Config(app, http=protocol.LimitedProtocol, log_config=None)
+    server = await loop.create_server(lambda: protocol.LimitedProtocol(config, state, {}), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    try:
+        yield state, reader, writer
+    finally:
+        writer.transport.abort()
+        server.close()
+        while state.connections:  # noqa: ASYNC110 - uvicorn sets no event
+            await asyncio.sleep(0.01)
+
+
+async def answer_empty(_scope, _receive, send):
+    """200 and nothing more."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def test_a_body_behind_other_requests_is_not_read_ahead():
+    """Nobody counts it yet: while others are answered, what comes of it stays with the client."""
+
+    async def play():
+        turns = asyncio.Semaphore(0)
+
+        async def app(scope, receive, send):
+            await turns.acquire()
+            await answer_empty(scope, receive, send)
+
+        async with asyncio.timeout(PATIENCE_S), listen_with(app) as (state, _, writer):
+            body = POST + b"Content-Length: 8000000\r\n\r\n" + b" " * 6_000_000
+            writer.write((LIVE + b"\r\n") * PIPELINE_MAX + body)
+            for _ in range(PIPELINE_MAX):
+                turns.release()
+                await asyncio.sleep(0.02)
+            [protocol] = state.connections
+            held = len(protocol.cycle.body)
+            turns.release()
+            return held
+
+    assert 0 < asyncio.run(play()) <= 512 * 1024
+
+
+def test_requests_that_come_in_uneven_pieces_are_in_time(monkeypatch):
+    """Each piece ends a request and begins the next: every one has its own time, and a half one is not silence."""
+    monkeypatch.setattr(protocol, "HEAD_LIMIT_S", 0.5)
+    monkeypatch.setattr(protocol, "_LIMITS_S", (0.5, 0.5, math.inf))
+    request = LIVE + b"\r\n"
+
+    async def play():
+        async with asyncio.timeout(PATIENCE_S), listen_with(answer_empty) as (_, reader, writer):
+            writer.write(request + request[:20])
+            for _ in range(30):
+                await asyncio.sleep(0.05)
+                writer.write(request[20:] + request[:20])
+            writer.write(request[20:])
+            await asyncio.sleep(0.05)
+            return await reader.read(1_000_000)
+
+    assert asyncio.run(play()).count(b"HTTP/1.1 200") >= 30
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (POST.replace(b"application/json", b"text/plain"), 415),
+        (POST.replace(b"/events", b"/nothing"), 404),
+        (POST + b"Content-Length: 99999999\r\n", 413),
+    ],
+)
+def test_who_is_answered_before_the_body_is_not_asked_for_it(exchange, head, status):
+    """No 100 Continue, and the connection ends: what follows could be the body or the next request."""
+    length = b"" if b"Content-Length" in head else b"Content-Length: 2\r\n"
+    [(code, headers, _)] = exchange(head + length + b"Expect: 100-continue\r\n\r\n")
+    assert (code, headers["connection"]) == (status, "close")
+
+
+def test_who_is_asked_for_the_body_may_go_on(connect):
+    """100 Continue, the answer to the whole request, and the next one on the same connection."""
+    connection = connect()
+    connection.sendall(POST + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+    assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    connection.sendall(b"{}")
+    answer = HTTPResponse(connection)
+    answer.begin()
+    assert answer.status == 422
+    answer.read()
+    connection.sendall(LIVE + b"Connection: close\r\n\r\n")
+    [(status, _, _)] = read_answers(connection)
+    assert status == 200
+
+
+@pytest.mark.parametrize("path", [b"/health/live", b"/items/i01", b"/nothing"])
+def test_head_has_no_body(connect, path):
+    """The length of what GET would give, and nothing of it: the next answer follows at once."""
+    connection = connect()
+    head = LIVE.replace(b"GET /health/live", b"HEAD " + path) + b"\r\n"
+    connection.sendall(head + LIVE + b"Connection: close\r\n\r\n")
+    content = b""
+    while received := connection.recv(65_536):
+        content += received
+    first, second, body = content.split(b"\r\n\r\n")
+    assert re.search(rb"content-length: [1-9]", first)
+    assert second.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(body) == {"status": "ok"}
+
+
 def test_trailers_are_no_headers(exchange):
     """What follows a body cannot change what its head said, be it sent all at once."""
     trailers = b"Content-Encoding: gzip\r\nContent-Type: text/plain\r\nHost: c4n4ry\r\n"
@@ -264,7 +452,7 @@ def test_slow_clients_are_closed_and_hold_up_nobody(connect, running):
         before = time.monotonic()
         client = connect()
         clients[client], began[client] = kind, before
-    with selectors.DefaultSelector() as selector, httpx.Client(base_url=running.url, timeout=30) as http:
+    with selectors.DefaultSelector() as selector, httpx.Client(base_url=running.url, timeout=120) as http:
         for client, kind in clients.items():
             client.sendall(SLOW[kind][0])
             selector.register(client, selectors.EVENT_READ, b"")
@@ -305,8 +493,8 @@ def check_farewell(content, status):
 
 def test_clients_that_take_no_answers_are_cut_off(monkeypatch):
     """Questions without end and nobody who reads the answers: the connection is reset, and no task is left waiting."""
-    monkeypatch.setattr(wire, "HEAD_LIMIT_S", 0.1)
-    monkeypatch.setattr(wire, "TAKING_LIMIT_S", 0.1)
+    monkeypatch.setattr(protocol, "HEAD_LIMIT_S", 0.1)
+    monkeypatch.setattr(protocol, "SEND_LIMIT_S", 0.1)
 
     async def answer_at_length(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1000000")]})
@@ -314,8 +502,8 @@ def test_clients_that_take_no_answers_are_cut_off(monkeypatch):
 
     async def play():
         loop, state = asyncio.get_running_loop(), ServerState()
-        config = uvicorn.Config(answer_at_length, http=wire.LimitedProtocol, log_config=None)
-        server = await loop.create_server(lambda: wire.LimitedProtocol(config, state, {}), "127.0.0.1", 0)
+        config = uvicorn.Config(answer_at_length, http=protocol.LimitedProtocol, log_config=None)
+        server = await loop.create_server(lambda: protocol.LimitedProtocol(config, state, {}), "127.0.0.1", 0)
         with socket.create_connection(server.sockets[0].getsockname()) as client:
             client.setblocking(False)
             with contextlib.suppress(ConnectionError):
@@ -340,14 +528,14 @@ def test_who_closes_the_connection_is_worked_for_no_longer():
                 if scope["path"] == "/late":
                     while (await receive())["type"] != "http.disconnect":
                         begun.release()
-                with cancel_on_departure(Request(scope)):
+                with cancel_on_disconnect(Request(scope)):
                     begun.release()
                     await asyncio.Event().wait()
             except ClientDisconnect:
                 left.release()
 
-        config = uvicorn.Config(answer, http=wire.LimitedProtocol, log_config=None)
-        server = await loop.create_server(lambda: wire.LimitedProtocol(config, state, {}), "127.0.0.1", 0)
+        config = uvicorn.Config(answer, http=protocol.LimitedProtocol, log_config=None)
+        server = await loop.create_server(lambda: protocol.LimitedProtocol(config, state, {}), "127.0.0.1", 0)
         for path in (b"/", b"/late"):
             with socket.create_connection(server.sockets[0].getsockname()) as client:
                 client.sendall(b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n")

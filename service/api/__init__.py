@@ -1,0 +1,1 @@
+"""The API's documents: requests, responses, timestamps, and validation errors."""

@@ -1,0 +1,173 @@
+"""Request schemas. They are strict: a boolean is not an integer, a number not a string, an unknown field an error."""
+
+from typing import Annotated, Any, Self
+
+import orjson
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from model.contract.vocabulary import ID_PATTERN, MAX_ID_LENGTH
+from service.api.timestamps import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
+from service.api.validation import refuse
+from service.settings import DEFAULT_TYPE
+from service.store.event import EVENT_ID_PATTERN
+
+MAX_ITEMS = 1000
+MAX_K = 500
+MAX_REQUESTS = 256
+MAX_LISTED = 10_000
+MAX_EVENTS = 1000
+MAX_PROPERTIES = 32
+MAX_PROPERTIES_BYTES = 1024
+MIN_TIMEOUT_MS = 10
+MAX_TIMEOUT_MS = 2000
+TIMEOUT_MS = 300
+
+# The length limits repeat the pattern's, so that an id that is too long gets that error and not "pattern".
+Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=f"^{ID_PATTERN}$")]
+EventId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^{EVENT_ID_PATTERN}$")]
+# fail_fast: ten thousand wrong ids make one error, not ten thousand.
+Items = Annotated[list[Id], Field(max_length=MAX_ITEMS, fail_fast=True)]
+Listed = Annotated[list[Id], Field(max_length=MAX_LISTED, fail_fast=True)]
+Candidates = Annotated[list[Id], Field(min_length=1, max_length=MAX_LISTED, fail_fast=True)]
+
+
+class RecommendRequest(BaseModel):
+    """The body of POST /recommend. One of `user_id` and `items` is required."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    user_id: Id | None = Field(default=None, description="user whose stored history to use")
+    items: Items | None = Field(
+        default=None,
+        description="items of a history, oldest first; with `user_id` they follow the stored history, for this answer",
+    )
+    k: int = Field(default=10, ge=1, le=MAX_K, description="number of items to return")
+    exclude_seen: bool = Field(default=True, description="exclude every item of the remembered history")
+    exclude_item_ids: Listed = Field(
+        default=(),  # type: ignore[arg-type]  # a list would be copied for every request
+        description="items to exclude",
+    )
+    candidate_item_ids: Candidates | None = Field(default=None, description="rank only these items")
+    min_history_version: int | None = Field(
+        default=None,
+        ge=0,
+        description="oldest acceptable version of the history; 409 if it is not reached in time; needs `user_id`",
+    )
+    timeout_ms: int = Field(
+        default=TIMEOUT_MS,
+        ge=MIN_TIMEOUT_MS,
+        le=MAX_TIMEOUT_MS,
+        description="time limit in milliseconds from the arrival of the request's head; beyond it the answer holds "
+        "popular items, with `degraded` set to `deadline`",
+    )
+
+    @model_validator(mode="after")
+    def _check_history(self) -> Self:
+        if self.user_id is None and self.items is None:
+            raise refuse("missing_history", "give user_id, items or both")
+        if self.user_id is None and self.min_history_version is not None:
+            raise refuse("missing_user", "min_history_version needs user_id")
+        return self
+
+
+class RecommendBatchRequest(BaseModel):
+    """The body of POST /recommend/batch."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    requests: list[RecommendRequest] = Field(min_length=1, max_length=MAX_REQUESTS)
+
+
+def _context(info: ValidationInfo) -> dict[str, Any]:
+    context: dict[str, Any] = info.context or {}
+    return context
+
+
+def _check_type(value: str, info: ValidationInfo) -> str:
+    types: tuple[str, ...] = _context(info)["event_types"]
+    if value not in types:
+        raise refuse("enum", "must be one of {types}", types=", ".join(types))
+    return value
+
+
+def _read_timestamp(value: object, info: ValidationInfo) -> object:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError("neither form")  # noqa: TRY301, TRY004 - one error for everything that is not a time
+        timestamp_ms = parse_rfc_3339(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise refuse("timestamp", "must be RFC 3339 with a zone, or integer milliseconds since 1970") from error
+    if not EARLIEST_MS <= timestamp_ms <= _context(info)["now_ms"] + MAX_AHEAD_MS:
+        raise refuse("ts_range", "must lie between the year 2000 and five minutes from now")
+    return timestamp_ms
+
+
+def _check_properties(value: object) -> object:
+    if not isinstance(value, dict):
+        raise refuse("object_type", "must be an object")
+    if len(value) > MAX_PROPERTIES:
+        raise refuse("too_long", "must have at most 32 members")
+    if any(isinstance(member, dict | list) for member in value.values()):
+        raise refuse("flat", "must hold strings, numbers, booleans and nulls only")
+    if len(orjson.dumps(value)) > MAX_PROPERTIES_BYTES:
+        raise refuse("too_long", "must have at most 1,024 bytes as JSON")
+    return value
+
+
+class EventRequest(BaseModel):
+    """One event of POST /events."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    event_id: EventId | None = Field(
+        default=None,
+        description="unique per user; it identifies duplicates. By default it is derived from user, item, type and "
+        "timestamp. Two events that share these but differ in content, such as two ratings in the same instant, need "
+        "ids of their own: without them the second is rejected as `derived_id_conflict`. An event with neither id nor "
+        "timestamp counts twice when it is sent twice",
+    )
+    user_id: Id
+    item_id: Id
+    type: Annotated[str, AfterValidator(_check_type)] = Field(
+        default=DEFAULT_TYPE, description="one of the configured event types"
+    )
+    value: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    timestamp: Annotated[
+        int | None,
+        BeforeValidator(_read_timestamp),
+        WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer"}, {"type": "null"}]}),
+    ] = Field(default=None, description="RFC 3339 with zone, or milliseconds since 1970; default: now")
+    recommendation_id: EventId | None = Field(
+        default=None, description="id of the recommendation that led to the event"
+    )
+    properties: Annotated[
+        dict[str, Any],
+        BeforeValidator(_check_properties),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "maxProperties": MAX_PROPERTIES,
+                "additionalProperties": {"type": ["string", "number", "boolean", "null"]},
+            }
+        ),
+    ] = Field(default_factory=dict, description="flat, at most 1,024 bytes as JSON")
+
+
+class EventsRequest(BaseModel):
+    """The body of POST /events: an object with an array of events. A single event may also be sent by itself."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    events: list[EventRequest] = Field(min_length=1, max_length=MAX_EVENTS)

@@ -1,0 +1,152 @@
+"""Response schemas as typed dictionaries: orjson serialises them, and OpenAPI describes them.
+
+Instances of classes would take six times as long to create and to serialise
+(docs/lab/2026-11-22-cost-of-an-answer.md).
+"""
+
+from typing import (
+    Any,
+    Literal,
+    NotRequired,  # pydantic reads typing's own from Python 3.12 on only
+)
+
+from typing_extensions import TypedDict
+
+Degraded = Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"]
+Source = Literal["model", "neighbours", "popular"]
+
+
+class RankedItem(TypedDict):
+    """One recommended item. Scores are comparable within one answer only."""
+
+    item_id: str
+    score: float
+    rank: int
+
+
+class ModelName(TypedDict):
+    """The model in use, whether or not it made this answer."""
+
+    name: str
+    version: str
+
+
+class HistoryState(TypedDict):
+    """The user's stored history at the time of the answer."""
+
+    version: int
+    length: int
+    last_event_at: str | None
+
+
+class Recommendation(TypedDict):
+    """The answer of POST /recommend. `history` is null when none was read: no `user_id`, or no store."""
+
+    recommendation_id: str
+    user_id: str | None
+    items: list[RankedItem]
+    count: int
+    requested: int
+    source: Source
+    degraded: Degraded | None
+    model: ModelName
+    history: HistoryState | None
+    unknown_item_ids: list[str]
+    took_ms: float
+
+
+class RecommendationBatch(TypedDict):
+    """The answer of POST /recommend/batch, in the order of its requests."""
+
+    responses: list[Recommendation]
+
+
+class Rejection(TypedDict):
+    """One event that was not stored: its index in the request, a JSON pointer into the event, a code and a sentence."""
+
+    index: int
+    pointer: str
+    code: str
+    detail: str
+
+
+class Receipt(TypedDict):
+    """The answer of POST /events. `late` is part of `accepted`; `history` holds each user's new version."""
+
+    accepted: int
+    duplicates: int
+    late: int
+    rejected: list[Rejection]
+    history: dict[str, int]
+    took_ms: float
+
+
+class ExportedEvent(TypedDict):
+    """One remembered event, its time in milliseconds since 1970."""
+
+    event_id: str
+    item_id: str
+    type: str
+    value: float | None
+    timestamp: int
+
+
+class HistoryExport(TypedDict):
+    """The answer of GET /users/{user_id}/history, oldest first."""
+
+    user_id: str
+    version: int
+    events: list[ExportedEvent]
+
+
+class ItemDescription(TypedDict):
+    """The answer of GET /items/{item_id}."""
+
+    item_id: str
+    metadata: dict[str, Any]
+
+
+class ModelDescription(TypedDict):
+    """The answer of GET /model. `provider` is the execution provider that ONNX Runtime uses."""
+
+    name: str
+    version: str
+    digest: str
+    trained_at: str
+    last_event_at: str | None
+    provider: str
+    item_count: int
+    max_length: int
+    metrics: dict[str, float]
+
+
+class Liveness(TypedDict):
+    """The answer of GET /health/live."""
+
+    status: Literal["ok"]
+
+
+class Readiness(TypedDict):
+    """The answer of GET /health/ready."""
+
+    status: Literal["ok", "degraded", "draining", "starting"]
+    reasons: list[str]
+
+
+class FieldErrorDescription(TypedDict):
+    """One wrong field of a request."""
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class ProblemDescription(TypedDict):
+    """An error (RFC 9457). `errors` comes with status 422 only, at most 10 of them."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: NotRequired[list[FieldErrorDescription]]

@@ -1,0 +1,1 @@
+"""The archive: moves the store's event log to files, and erases users from both."""

@@ -1,0 +1,202 @@
+"""Runs the archiver in a process of its own: as a child of the service, or as `nextitem-serve archive`.
+
+Archiving compresses and waits for the disk. In the service's own process it would hold the interpreter lock and delay
+answers.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from service.archive.archiver import Archiver
+from service.archive.segments import Archive
+from service.errors import ArchiveFailed, StartFailed
+from service.settings import ARCHIVE_SETTINGS, Settings
+from service.settings import PREFIX as VARIABLES
+from service.store.archive_status import LAST_SUCCESS, name_state
+from service.store.connection import connect
+from service.store.redis_keys import PREFIX
+from service.system import parent_death
+
+ARCHIVE = "archive"
+"""The folder's name in the embedded store's data_dir, and the word that makes nextitem-serve an archiver."""
+
+STOP_LIMIT_S: Final = 10.0
+"""Time limit for the archiver to end. It reacts to a signal within a second or two."""
+
+LOCK_WAIT_S: Final = 5.0
+"""How long to wait for the folder while the archiver of a killed service still holds it."""
+
+RESTART_S: Final = (1.0, 60.0)
+"""First and longest delay before a dead archiver is restarted; the delay doubles each time."""
+
+STALE_INTERVALS: Final = 3
+"""Without a success for so many intervals, `archive --check` fails."""
+
+_NICENESS: Final = 10
+_MISSING_SETTINGS: Final = "archive needs --redis-url and --archive-dir; the service itself archives an embedded store"
+
+_log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def run_archiver(url: str, settings: Settings) -> Iterator[None]:
+    """Run the archiver of a store in a child process while the context lasts. It never outlives this process.
+
+    Raises StartFailed when the folder cannot be created.
+    """
+    folder = (settings.archive_dir or settings.data_dir / ARCHIVE).absolute()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartFailed(f"the archive cannot use {folder}: {error.strerror}") from error
+    child = _ArchiverProcess(settings.model_copy(update={"redis_url": url, "archive_dir": folder}))
+    child.start()
+    try:
+        yield
+    finally:
+        child.stop()
+
+
+class _ArchiverProcess:
+    """The archiver's process. It is restarted when it dies."""
+
+    def __init__(self, settings: Settings) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
+        given = settings.model_dump(include=set(ARCHIVE_SETTINGS), exclude_none=True)
+        # Settings go by the environment: other users could read a password on the command line.
+        self._environment = kept | {f"{VARIABLES}{name.upper()}": str(value) for name, value in given.items()}
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        # The parent-death signal follows the thread that starts the process: this thread, which lives as long.
+        self._restart_thread = threading.Thread(target=self._restart_until_stopped, name="archiver", daemon=True)
+
+    def start(self) -> None:
+        self._restart_thread.start()
+
+    def stop(self) -> None:
+        """Stop the process, by force after STOP_LIMIT_S: the next start redoes unfinished work."""
+        self._stopping.set()
+        with self._lock:
+            process = self._process
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(STOP_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self._restart_thread.join()
+
+    def _restart_until_stopped(self) -> None:
+        pause_s, longest_s = RESTART_S
+        while True:
+            started_s = time.monotonic()
+            how = self._run()
+            if self._stopping.is_set():
+                return
+            if time.monotonic() - started_s > longest_s:
+                pause_s = RESTART_S[0]
+            _log.error("Archiver process %s; restarting it in %g s", how, pause_s)
+            if self._stopping.wait(pause_s):
+                return
+            pause_s = min(2 * pause_s, longest_s)
+
+    def _run(self) -> str:
+        """Run the process until it ends. Returns how it ended."""
+        with self._lock:
+            if self._stopping.is_set():
+                return "was told to stop"
+            try:
+                self._process = process = self._spawn()
+            except OSError as error:  # out of processes or open files: retry later
+                return f"could not start: {error.strerror}"
+        return f"ended with status {process.wait()}"
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        # -P: never import from the folder that the service was started in.
+        command = [sys.executable, "-P", "-m", "service.cli", ARCHIVE]
+        return subprocess.Popen(  # noqa: S603 - the command is ours
+            [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), *command],
+            stdin=subprocess.DEVNULL,
+            env=self._environment,
+            # Ctrl-C goes to the terminal's whole process group: the service decides when the archiver stops.
+            start_new_session=True,
+        )
+
+
+def archive_store(settings: Settings, *, once: bool, take_over: bool) -> int:
+    """`nextitem-serve archive`: run until told to stop, or once. Raises StartFailed."""
+    url = _require_url(settings)
+    if settings.archive_dir is None:
+        raise StartFailed(_MISSING_SETTINGS)
+    with Archive(settings.archive_dir, lock_wait_s=LOCK_WAIT_S) as archive:
+        if not once:
+            os.nice(_NICENESS)
+            archive_forever(url, settings, archive, take_over=take_over)
+        try:
+            asyncio.run(archive_once(url, settings.redis_password_file, archive, take_over=take_over))
+        except ArchiveFailed as error:
+            raise StartFailed(f"archiver run failed: {error}") from error
+    return 0
+
+
+def archive_forever(url: str, settings: Settings, archive: Archive, *, take_over: bool = False) -> None:
+    """Archive now and every `archive_minutes`. A failed run is logged and retried at the next interval."""
+    while True:
+        try:
+            asyncio.run(archive_once(url, settings.redis_password_file, archive, take_over=take_over))
+        except (ArchiveFailed, StartFailed) as error:
+            _log.error("Archiver run failed: %s", error)
+        except Exception:  # noqa: BLE001 - the archiver must outlive any failed run
+            _log.exception("Archiver run failed unexpectedly; trying again in %d minutes", settings.archive_minutes)
+        time.sleep(settings.archive_minutes * 60)
+
+
+async def archive_once(url: str, password_file: Path | None, archive: Archive, *, take_over: bool = False) -> None:
+    """One run. Raises ArchiveFailed, StartFailed without the password."""
+    client = connect(url, password_file=password_file, max_connections=1)
+    try:
+        await Archiver(client, archive, take_over=take_over).run()
+    finally:
+        await client.aclose()
+
+
+def check_archiver(settings: Settings) -> int:
+    """`nextitem-serve archive --check`: 0 if any process archived recently. Raises StartFailed."""
+    url = _require_url(settings)
+    try:
+        last_s = asyncio.run(_read_last_success(url, settings.redis_password_file))
+    except (RedisError, OSError) as error:
+        raise StartFailed("the store does not answer, so the time of the last archiver run is unknown") from error
+    if last_s == 0:
+        raise StartFailed("no archiver run has succeeded for this store")
+    minutes = (time.time() - last_s) / 60
+    if minutes > STALE_INTERVALS * settings.archive_minutes:
+        raise StartFailed(f"the last successful archiver run was {minutes:.0f} minutes ago")
+    return 0
+
+
+async def _read_last_success(url: str, password_file: Path | None) -> float:
+    client = connect(url, password_file=password_file, max_connections=1)
+    try:
+        found = await client.execute_command("HGET", name_state(PREFIX), LAST_SUCCESS)  # type: ignore[no-untyped-call]
+        return float(found or 0)
+    finally:
+        await client.aclose()
+
+
+def _require_url(settings: Settings) -> str:
+    if settings.redis_url is None:
+        raise StartFailed(_MISSING_SETTINGS)
+    return settings.redis_url

@@ -1,0 +1,1 @@
+"""Check, back up and restore the embedded store with its archive."""

@@ -1,0 +1,1 @@
+"""The embedded store: a Valkey server that the service starts itself."""

@@ -1,0 +1,15 @@
+"""nextitem-serve's way in: what is not installed is said in a sentence, before anything that needs it is imported."""
+
+import sys
+
+from model.extras import explain_missing
+
+
+def main() -> int:
+    """Run `nextitem-serve`; 1 without the packages of the extra `service`."""
+    try:
+        from service.cli import main as serve  # noqa: PLC0415 - may lack what it imports
+    except ModuleNotFoundError as error:
+        sys.stderr.write(explain_missing(error, "nextitem-serve", "service") + "\n")
+        return 1
+    return serve()

@@ -1,0 +1,1 @@
+"""HTTP: the protocol and its limits, middleware, routes and problem documents."""

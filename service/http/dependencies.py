@@ -1,0 +1,38 @@
+"""The application context: the parts of a running service that its routes use."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from service.auth.guard import AuthGuard
+from service.health import Health
+from service.inference.model import LiveModel
+from service.recommend.recommender import Recommender
+from service.settings import Settings
+from service.store.circuit_breaker import CircuitBreaker
+from service.store.history import HistoryStore
+from service.store_monitor import StoreMonitor
+from service.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True)
+class Service:
+    """The parts that create_app puts together."""
+
+    settings: Settings
+    model: LiveModel
+    metrics: Metrics
+    store: HistoryStore
+    append_breaker: CircuitBreaker
+    erase_breaker: CircuitBreaker
+    """Separate, since an erasure takes up to half a minute: as a probe it would block all events that long."""
+    recommender: Recommender
+    health: Health
+    store_monitor: StoreMonitor
+    auth_guard: AuthGuard
+
+
+def get_service(request: Request) -> Service:
+    """The application context of a request."""
+    service: Service = request.app.state.service
+    return service

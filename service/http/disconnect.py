@@ -1,0 +1,30 @@
+"""Cancels the work for a client that disconnects before its answer."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.requests import ClientDisconnect, Request
+
+from service.http.protocol import DISCONNECT, DisconnectSignal
+
+
+@contextmanager
+def cancel_on_disconnect(request: Request) -> Iterator[None]:
+    """Cancel what is awaited inside, and raise ClientDisconnect, once the client closes its connection."""
+    signal: DisconnectSignal | None = request.scope["state"].get(DISCONNECT)
+    task = asyncio.current_task()
+    if signal is None or task is None:  # missing under another server than LimitedProtocol's
+        yield
+        return
+    if signal.disconnected:
+        raise ClientDisconnect
+    signal.on_disconnect = task.cancel
+    try:
+        yield
+    except asyncio.CancelledError:
+        if signal.disconnected and task.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
+    finally:
+        signal.on_disconnect = None

@@ -1,0 +1,75 @@
+"""Completes the OpenAPI document: FastAPI describes the answers; this adds requests, examples and security."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
+from pydantic.json_schema import models_json_schema
+
+from service.api.requests import EventRequest, EventsRequest, RecommendBatchRequest, RecommendRequest
+from service.api.responses import ProblemDescription
+from service.auth.guard import SCHEME
+from service.errors import Forbidden, Unauthorized
+from service.http.parameters import describe_problems
+from service.settings import DEFAULT_TYPE
+
+_REFERENCE = "#/components/schemas/{model}"
+_USER = "example-user"
+
+
+def install_openapi(app: FastAPI, *, item_id: str) -> None:
+    """Make `app` generate the complete document on first use, with an item of the model in the examples."""
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _describe(app)
+            _add_examples(app.openapi_schema, item_id)
+        return app.openapi_schema
+
+    app.openapi = describe  # type: ignore[method-assign]  # FastAPI's documented way to extend its OpenAPI
+
+
+def _describe(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    bodies = (RecommendRequest, RecommendBatchRequest, EventRequest, EventsRequest)
+    requests = [(schema, "validation") for schema in bodies]
+    _, definitions = models_json_schema(requests, ref_template=_REFERENCE)  # type: ignore[arg-type]
+    problem = TypeAdapter(ProblemDescription).json_schema(ref_template=_REFERENCE)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas |= definitions["$defs"] | problem.pop("$defs") | {ProblemDescription.__name__: problem}
+    document["components"]["securitySchemes"] = {
+        SCHEME: {"type": "http", "scheme": "bearer", "bearerFormat": "nk_<id>_<secret>"}
+    }
+    refusals = {str(status): refusal for status, refusal in describe_problems(Unauthorized, Forbidden).items()}
+    for path in document["paths"].values():
+        for operation in path.values():
+            if operation["security"]:
+                operation["responses"] |= refusals
+    return document
+
+
+def _add_examples(document: dict[str, Any], item_id: str) -> None:
+    """Add a working example request to each route, which /docs sends unchanged."""
+    session = {"items": [item_id], "k": 5}
+    stored = {"user_id": _USER, "k": 5}
+    event = {"user_id": _USER, "item_id": item_id, "type": DEFAULT_TYPE}
+    bodies = {
+        "/recommend": {
+            "session": {"summary": "By the items of a session", "value": session},
+            "user": {"summary": "By a user's stored history", "value": stored},
+        },
+        "/recommend/batch": {"both": {"summary": "Two at once", "value": {"requests": [session, stored]}}},
+        "/events": {
+            "events": {"summary": "What happened, in one request", "value": {"events": [event]}},
+            "event": {"summary": "A single event", "value": event},
+        },
+    }
+    for path, examples in bodies.items():
+        document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = examples
+    parameters = {"user_id": _USER, "item_id": item_id}
+    for path in document["paths"].values():
+        for operation in path.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["name"] in parameters:
+                    parameter["example"] = parameters[parameter["name"]]

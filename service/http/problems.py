@@ -1,0 +1,82 @@
+"""Answers every error as application/problem+json (RFC 9457), never with input in it."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict
+
+import orjson
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+from service.errors import (
+    Internal,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+    Overloaded,
+    Problem,
+    StoreUnavailable,
+    Unauthorized,
+)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = (1, 2, 3)
+"""One is drawn per answer, so that clients refused together do not all retry together."""
+
+
+def answer_problem(problem: Problem, scope: Scope) -> Response:
+    """The response that tells a client of a problem."""
+    headers: dict[str, str] = {}
+    body: dict[str, object] = {
+        "type": f"urn:nextitem:problem:{problem.slug}",
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "request_id": scope["state"]["request_id"],
+    }
+    match problem:
+        case Invalid():
+            body["errors"] = [asdict(field_error) for field_error in problem.field_errors]
+        case Unauthorized():
+            headers["WWW-Authenticate"] = "Bearer"
+        case MethodNotAllowed():
+            headers["Allow"] = ", ".join(problem.allowed)
+        case StoreUnavailable() | Overloaded():
+            headers["Retry-After"] = str(random.choice(RETRY_AFTER_S))  # noqa: S311 - no secret
+    return Response(orjson.dumps(body), problem.status, headers, MEDIA_TYPE)
+
+
+def install_problems(app: FastAPI) -> None:
+    """Install the handlers that answer Problems and the framework's own errors."""
+    app.add_exception_handler(Problem, _answer_ours)
+    app.add_exception_handler(HTTPException, _answer_framework)
+    app.add_exception_handler(RequestValidationError, _answer_validation)
+
+
+async def _answer_ours(request: Request, error: Exception) -> Response:
+    return answer_problem(error if isinstance(error, Problem) else Internal(), request.scope)
+
+
+async def _answer_framework(request: Request, error: Exception) -> Response:
+    problem: Problem = Internal()
+    if isinstance(error, HTTPException):
+        problem = _translate(error.status_code, error.headers or {})
+    return answer_problem(problem, request.scope)
+
+
+async def _answer_validation(request: Request, _error: Exception) -> Response:
+    # FastAPI's own handler quotes the input and fails on NaN. No route leaves validation to FastAPI.
+    return answer_problem(Invalid(), request.scope)
+
+
+def _translate(status: int, headers: Mapping[str, str]) -> Problem:
+    match status:
+        case 404:
+            return NotFound()
+        case 405:
+            return MethodNotAllowed(headers.get("Allow", headers.get("allow", "")).split(", "))
+    return Internal()

@@ -1,0 +1,374 @@
+"""uvicorn's HTTP protocol, with limits on everything that a client can send, delay or leave out.
+
+One lazy timer per connection enforces its deadlines; a request that arrives in one piece does not touch it. A refused
+request still passes through the application, so that it is answered as a problem, with an id, and counted.
+"""
+
+import asyncio
+import math
+import re
+from collections.abc import Callable, Mapping, Sized
+from typing import Any, NamedTuple
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from service.errors import (
+    BodyTooLarge,
+    CrossSite,
+    HeadTooLarge,
+    HostNotAllowed,
+    MalformedRequest,
+    Problem,
+    RequestTimeout,
+)
+from service.http.allowed_hosts import AllowedHosts
+from service.http.connection_limit import ConnectionLimit
+
+HEAD_LIMIT_S = 10.0
+"""Time limit of a request's head, from its first byte or from the opening of the connection."""
+BODY_LIMIT_S = 10.0
+"""Time limit of the rest of a request."""
+SEND_LIMIT_S = 10.0
+"""How long a client may leave its answer unread."""
+HEAD_MAX_BYTES = 32 * 1024
+HEADERS_MAX = 100
+MESSAGE_MAX_BYTES = 8 * 1024 * 1024
+"""Maximum bytes of one request: twice the largest body, because chunks have headers. No more is even read."""
+PIPELINE_MAX = 16
+"""Maximum pipelined requests behind the one under way. A client that sends more is refused."""
+REFUSAL = "refusal"
+"""Key of a request's state: the problem to answer it with."""
+
+ARRIVED = "arrived"
+"""Key of a request's state: set once the whole request has arrived."""
+
+RULES = "rules"
+"""Where in the application's state the ConnectionRules are, if it has any."""
+
+DISCONNECT = "disconnect"
+"""Key of a request's state: the DisconnectSignal of its client."""
+
+_LINGER_S = 1.0
+_HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]{1,255}")
+_ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=/)", re.IGNORECASE)
+"""The absolute form of a target, as proxies send it."""
+_EXAMINED = frozenset({b"host", b"transfer-encoding", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
+"""Headers that decide whether a request is accepted."""
+_ONCE = "Send each of Host, Transfer-Encoding, Origin and Sec-Fetch-* at most once."
+_INVALID_TARGET = re.compile(rb"[^!-~]|#")
+"""A byte that must be percent-encoded, or a fragment, which clients must not send."""
+
+
+# What the client must send next. Plain integers, since looking up members of an enum is slow.
+_HEAD, _BODY, _NOTHING = range(3)
+_LIMITS_S = (HEAD_LIMIT_S, BODY_LIMIT_S, math.inf)
+
+
+class DisconnectSignal:
+    """Whether the client has closed its connection, and the callback for when it does."""
+
+    __slots__ = ("disconnected", "on_disconnect")
+
+    def __init__(self) -> None:
+        self.disconnected = False
+        self.on_disconnect: Callable[[], object] | None = None
+
+    def notify(self) -> None:
+        """The client has disconnected."""
+        self.disconnected = True
+        if self.on_disconnect is not None:
+            self.on_disconnect()
+
+
+class ConnectionRules(NamedTuple):
+    """The rules that all connections of a process share. The application yields them from its lifespan as RULES."""
+
+    hosts: AllowedHosts
+    connections: ConnectionLimit
+
+
+_DEFAULT_RULES = ConnectionRules(AllowedHosts(), ConnectionLimit())
+
+
+class _RequestRefused(Exception):
+    """Stops the parser. The connection's `_problem` holds the reason."""
+
+
+class _Flow(FlowControl):
+    """Flow control that reads nothing more while pipelined requests wait.
+
+    Otherwise each answer would resume reading and buffer more of the last request's body, before anything counts it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        """Resume, unless requests wait: the last of them resumes when it is read or answered."""
+        if not self._waiting:
+            super().resume_reading()
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """A connection that bounds its requests in time and size and accepts only strict HTTP.
+
+    It refuses with 400 malformed-request, 403 cross-site, 408, 413, 421 or 431 and then closes the connection. Silent
+    connections are closed without an answer.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        rules: ConnectionRules | None = app_state.get(RULES)
+        super().__init__(config, server_state, {} if rules else app_state, _loop)
+        self._hosts, self._limit = rules or _DEFAULT_RULES
+        self._last_request_number = 0
+        self._keep_alive_if_read = False  # whether the request that expects 100 Continue leaves the connection open
+        self._expecting = self._deadline_for = _HEAD
+        self._deadline_s = math.inf
+        self._bytes = 0  # of the request that is arriving
+        self._problem: Problem | None = None
+        self._host: bytes | None = None  # the last one that was valid
+        self._ignore_input = False
+        self._unsent_since_s: float | None = None
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._disconnect_signal = DisconnectSignal()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Start the deadline of the first head."""
+        super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
+        self._last_request_number = self.server_state.total_requests
+        self._limit.opened(self)
+        self._deadline_s = self.loop.time() + HEAD_LIMIT_S
+        self._deadline_timer = self.loop.call_later(HEAD_LIMIT_S, self._check_deadlines)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer, signal the disconnect, and release the client's requests."""
+        self._disconnect_signal.notify()
+        self._limit.closed(self)
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # the timer would keep this connection alive until it fires
+        # A request that never ran and this connection refer to each other, and garbage collection is rare.
+        for cycle, _ in self.pipeline:
+            cycle.on_response = _noop
+        self.pipeline.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse the data, and refuse a request that exceeds a limit."""
+        self._unset_keepalive_if_required()
+        if self._ignore_input:
+            return
+        if self._expecting is _NOTHING:
+            self._expecting = _HEAD  # blank lines before a request count towards it
+        self._bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._refuse(self._problem or MalformedRequest())
+            return
+        except httptools.HttpParserUpgrade:
+            # Answer the request as plain HTTP, but ignore what follows: it may be the other protocol.
+            self._ignore_input = True
+            self.cycle.keep_alive = False
+        if self._expecting is _HEAD and self._bytes > HEAD_MAX_BYTES:
+            self._refuse(HeadTooLarge())
+        elif self._expecting is _BODY and self._bytes > MESSAGE_MAX_BYTES:
+            self._refuse(BodyTooLarge())
+        elif self._expecting is not self._deadline_for:
+            self._deadline_for = self._expecting
+            self._deadline_s = self.loop.time() + _LIMITS_S[self._expecting]
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request arrived."""
+        super().on_message_begin()
+        self.scope["state"][DISCONNECT] = self._disconnect_signal
+        self._expecting = _HEAD
+
+    def on_headers_complete(self) -> None:
+        """The head is complete: pass the request on if it is acceptable, else stop parsing."""
+        self._problem = self._check_head()
+        if self._problem is not None:
+            raise _RequestRefused  # not the problem: its traceback holds this connection, which holds the problem
+        super().on_headers_complete()
+        self.headers = []  # drop trailers: they must not become headers of an accepted request
+        if self.expect_100_continue:
+            # An answer to the head alone must close the connection: what follows may be the body or another request.
+            self._keep_alive_if_read = self.cycle.keep_alive
+            self.cycle.keep_alive = False
+        self._expecting = _BODY
+
+    def on_message_complete(self) -> None:
+        """The whole request has arrived."""
+        super().on_message_complete()
+        self.cycle.scope["state"][ARRIVED] = True
+        if self.expect_100_continue and not self.cycle.response_started:
+            self.cycle.keep_alive = self._keep_alive_if_read
+        self._last_request_number = self.server_state.total_requests
+        self._bytes = 0
+        self._expecting = _HEAD if self.cycle.response_complete else _NOTHING
+        # What follows in the same piece gets its own deadline.
+        self._deadline_for, self._deadline_s = _NOTHING, math.inf
+
+    def on_response_complete(self) -> None:
+        """The answer is written: drop the unread rest of the body."""
+        if self.cycle.body and self.cycle.response_complete:
+            self.cycle.body = bytearray()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """The client reads its answer too slowly."""
+        super().pause_writing()
+        self._unsent_since_s = self.loop.time()
+        self._limit.add_unsent(self, self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        super().resume_writing()
+        self._limit.remove_unsent(self)
+
+    @property
+    def idle_since(self) -> int | None:
+        """The process's request count at this connection's last request; None while one is being answered."""
+        under_way = self._expecting is not _BODY and self.cycle is not None and not self.cycle.response_complete
+        return None if under_way else self._last_request_number
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.transport.abort()
+
+    def _check_head(self) -> Problem | None:
+        size, examined = len(self.url), {}
+        for name, value in self.headers:
+            size += len(name) + len(value) + 4
+            if name in _EXAMINED:
+                if name in examined:
+                    return MalformedRequest(_ONCE)
+                examined[name] = value
+        if size > HEAD_MAX_BYTES or len(self.headers) > HEADERS_MAX:
+            return HeadTooLarge()
+        version = self.parser.get_http_version()
+        is_path = self.url.startswith(b"/") or _ABSOLUTE.match(self.url) is not None
+        if version not in ("1.1", "1.0") or not is_path or _INVALID_TARGET.search(self.url):
+            return MalformedRequest()
+        host = examined.get(b"host")
+        if host is None or host != self._host:
+            problem = self._check_host(host)
+            if problem is not None:
+                return problem
+        if len(self.pipeline) >= PIPELINE_MAX:
+            return MalformedRequest(f"Send at most {PIPELINE_MAX} requests ahead of their answers.")
+        return self._check_rest(examined, version) if len(examined) > 1 else None
+
+    def _check_host(self, host: bytes | None) -> Problem | None:
+        if host is None:
+            return MalformedRequest("Send one Host header.")
+        if _HOST.fullmatch(host) is None:
+            return MalformedRequest("The Host header is not valid.")
+        if not self._hosts.allow(host):
+            return HostNotAllowed()
+        self._host = host
+        return None
+
+    def _check_rest(self, examined: Mapping[bytes, bytes], version: str) -> Problem | None:
+        encoding = examined.get(b"transfer-encoding")
+        if encoding is not None and (encoding.lower() != b"chunked" or version != "1.1"):
+            return MalformedRequest("The only Transfer-Encoding is chunked, in HTTP/1.1.")
+        reads = self.parser.get_method() in (b"GET", b"HEAD")
+        return None if self._hosts.foreign_pages or self._hosts.allow_page(examined, reads=reads) else CrossSite()
+
+    def _check_deadlines(self) -> None:
+        """Close the connection or refuse its request if a deadline has passed; schedule the next check."""
+        now_s = self.loop.time()
+        if not (self.flow.write_paused or self.transport.is_closing()):
+            self._unsent_since_s = None
+        elif self._unsent_since_s is None:
+            self._unsent_since_s = now_s
+        elif now_s - self._unsent_since_s >= SEND_LIMIT_S:
+            self.transport.abort()
+            return
+        if self.flow.read_paused:
+            self._deadline_s = max(self._deadline_s, now_s + 1)  # reading is paused: the client is not at fault
+        elif now_s >= self._deadline_s:
+            if self._expecting is _HEAD and not self._bytes and (self.cycle is None or self.cycle.response_complete):
+                self.transport.close()
+            else:
+                self._refuse(RequestTimeout())
+        self._deadline_timer = self.loop.call_later(
+            min(max(self._deadline_s - now_s, 0.1), HEAD_LIMIT_S), self._check_deadlines
+        )
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer the arriving request with a problem, after those before it, then close."""
+        self._ignore_input, self._deadline_s = True, math.inf
+        if self._expecting is not _BODY:
+            self._answer_unparsed(problem)
+            return
+        self.cycle.keep_alive = False
+        self.cycle.transport = _LingeringClose(self.transport, self.loop)
+        self.cycle.scope["state"][REFUSAL] = problem
+        if self.cycle.response_complete:
+            self.cycle.transport.close()
+        self.cycle.message_event.set()  # wakes the reader of the body, which finds the refusal
+
+    def _answer_unparsed(self, problem: Problem) -> None:
+        """Answer input that was never parsed into a request."""
+        under_way = self.cycle
+        self.on_message_begin()
+        self.scope["method"] = self.scope["path"] = ""
+        self.scope["raw_path"] = self.scope["query_string"] = b""
+        self.scope["state"][REFUSAL] = problem
+        self.cycle = RequestResponseCycle(
+            scope=self.scope,
+            transport=_LingeringClose(self.transport, self.loop),
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=False,
+            on_response=self.on_response_complete,
+        )
+        if under_way is None or under_way.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.pipeline.appendleft((self.cycle, self.app))
+
+
+def _noop() -> None:
+    """A callback that does nothing, for requests that are never answered."""
+
+
+class _LingeringClose(asyncio.Transport):
+    """A transport with a lingering close: closing at once with unread input would reset the connection."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport = transport
+        self._loop = loop
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close the sending half now, and the connection after _LINGER_S unless the client closes first."""
+        if not self._transport.is_closing():
+            self._transport.write_eof()
+            self._loop.call_later(_LINGER_S, self._transport.close)

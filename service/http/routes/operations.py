@@ -1,0 +1,51 @@
+"""GET routes for operators: health and metrics."""
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.responses import Liveness, Readiness
+from service.auth.guard import GuardedRoute, requires_scope
+from service.http.dependencies import get_service
+from service.http.parameters import write
+from service.telemetry.metrics import CONTENT_TYPE
+
+router = APIRouter(route_class=GuardedRoute, tags=["operations"])
+
+
+@router.get(
+    "/health/live",
+    summary="Is the process alive?",
+    response_model=Liveness,
+    openapi_extra=requires_scope(None),  # probes, here and below, send no keys
+)
+async def get_live(_request: Request) -> Response:
+    """200 while the event loop runs."""
+    return write(Liveness(status="ok"))
+
+
+@router.get(
+    "/health/ready",
+    summary="Can the service answer recommendations?",
+    response_model=Readiness,
+    responses={503: {"model": Readiness, "description": "Starting, draining, or without its batcher"}},
+    openapi_extra=requires_scope(None),
+)
+async def get_ready(request: Request) -> Response:
+    """200 while the service can answer recommendations; `degraded`, with reasons, while it has to fall back."""
+    status, readiness = await get_service(request).health.report()
+    return write(readiness, status=status)
+
+
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics of all workers",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    openapi_extra=requires_scope("metrics"),
+)
+async def get_metrics(request: Request) -> Response:
+    """Metrics in the Prometheus text format."""
+    service = get_service(request)
+    await service.store_monitor.refresh()
+    return Response(await service.metrics.read(), media_type=CONTENT_TYPE)

@@ -1,0 +1,210 @@
+"""The engine: wraps ONNX Runtime behind one function that takes and returns numpy arrays."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from model.contract.event_inputs import ABSENT
+from model.contract.query import INPUTS, OUTPUTS
+from service.errors import EngineUnavailable, StartFailed
+from service.inference.cuda_graphs import CudaGraphRunner, RunsDiffer
+from service.inference.length_groups import group_by_length, run_cost_tokens
+from service.inference.shape_buckets import Bucket
+
+RUNTIME_VERSION: str = onnxruntime.__version__
+CPU = "CPUExecutionProvider"
+CUDA = "CUDAExecutionProvider"
+CUDA_OPTIONS = {"use_tf32": "0"}
+"""TF32 is off: with it GPUs multiply float32 with a 10-bit mantissa, which, emulated, moved scores by .014."""
+CUDA_TOLERANCE = 1e-3
+"""Tolerance between a score on a GPU and the trainer's. A GPU sums in another order than a CPU."""
+
+_log = logging.getLogger(__name__)
+
+
+class Ranked(NamedTuple):
+    """`indexes` (B, K) by falling score and `scores` (B, K), -inf where nothing was left to rank."""
+
+    indexes: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+class Engine:
+    """A loaded network. `provider` is the execution provider that its session uses.
+
+    With CUDA graphs it belongs to the thread that loaded it (service/inference/cuda_graphs.py).
+    """
+
+    def __init__(
+        self, session: onnxruntime.InferenceSession, *, item_count: int, graphs: CudaGraphRunner | None = None
+    ) -> None:
+        self._session = session
+        self._graphs = graphs
+        self._item_count = item_count
+        self.provider: str = session.get_providers()[0]
+        self._run_tokens = run_cost_tokens(item_count)
+
+    def rank(self, feed: Mapping[str, NDArray[Any]]) -> Ranked:
+        """Rank a batch. On a CPU it splits the batch into length groups where that saves more than it costs.
+
+        Raises EngineUnavailable if a run fails or returns invalid output. Releases the GIL while it runs.
+        """
+        if len(feed["lengths"]) == 1:
+            return self._run(feed)
+        groups = self._group(feed["lengths"])
+        if len(groups) == 1:
+            return self._run(feed)
+        parts = [self._run(_select_rows(feed, rows)) for rows in groups]
+        back = np.argsort(np.concatenate(groups))
+        return Ranked(*(np.concatenate(arrays)[back] for arrays in zip(*parts, strict=True)))
+
+    def _group(self, lengths: NDArray[np.int32]) -> list[NDArray[np.intp]]:
+        if self.provider != CUDA and self._graphs is None:
+            return group_by_length(lengths, run_tokens=self._run_tokens)
+        step = len(lengths) if self._graphs is None else self._graphs.max_rows
+        return [np.arange(first, min(first + step, len(lengths))) for first in range(0, len(lengths) or 1, step or 1)]
+
+    def _run(self, feed: Mapping[str, NDArray[Any]]) -> Ranked:
+        with _engine_errors():
+            indexes, scores = self._session.run(OUTPUTS, dict(feed)) if self._graphs is None else self._graphs.run(feed)
+        if indexes.shape != scores.shape or len(indexes) != len(feed["item_ids"]):
+            raise EngineUnavailable("the graph's output has another shape than its input asks for")
+        if not np.isfinite(scores).all():
+            kept = scores != -np.inf  # -inf marks excluded items, which are not part of the answer
+            if not np.isfinite(scores[kept]).all():
+                raise EngineUnavailable("the graph's scores are not finite")
+            items = indexes[kept]
+        else:
+            items = indexes
+        if items.size and not 1 <= items.min() <= items.max() <= self._item_count:
+            raise EngineUnavailable("the graph returned an index that is no item")
+        return Ranked(indexes, scores)
+
+
+def _select_rows(feed: Mapping[str, NDArray[Any]], rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+    """Some rows of a batch, without the columns that are padding in all of them."""
+    picked = {name: value if name == "k" else value[rows] for name, value in feed.items()}
+    T = int(picked["lengths"].max())
+    return picked | {name: picked[name][:, -T:] for name in ("item_ids", *ABSENT) if name in picked}
+
+
+def may_use_gpu(provider: Literal["auto", "cuda", "cpu"]) -> bool:
+    """Whether the GPU package is installed and allowed. Only opening a session shows whether the GPU works."""
+    return provider != "cpu" and CUDA in onnxruntime.get_available_providers()
+
+
+def open_engine(
+    network: bytes,
+    *,
+    item_count: int,
+    provider: Literal["auto", "cuda", "cpu"],
+    threads: int,
+    inputs: Collection[str] = INPUTS,
+    buckets: Sequence[Bucket] = (),
+) -> Engine:
+    """Load a network with the given inputs. Raises StartFailed if it cannot be loaded, or not on this provider.
+
+    On a GPU, runs for `buckets` are captured as CUDA graphs if possible. The engine then belongs to this thread.
+    """
+    session = _open_session(network, provider=provider, threads=threads)
+    names = {entry.name for entry in session.get_inputs()}
+    if names != set(inputs) or not set(OUTPUTS) <= {entry.name for entry in session.get_outputs()}:
+        raise StartFailed("the bundle's network has other inputs or outputs than this version serves: export it again")
+    uncaptured = Engine(session, item_count=item_count)
+    if uncaptured.provider != CUDA or not buckets:
+        return uncaptured
+    return (
+        _capture(network, uncaptured, threads=threads, item_count=item_count, inputs=inputs, buckets=buckets)
+        or uncaptured
+    )
+
+
+def _capture(
+    network: bytes,
+    uncaptured: Engine,
+    *,
+    threads: int,
+    item_count: int,
+    inputs: Collection[str],
+    buckets: Sequence[Bucket],
+) -> Engine | None:
+    """The same engine with captured runs for `buckets`, which must answer as `plain` does. None where it cannot be.
+
+    Capturing is tried here, at the start, so that no request pays for a capture or meets a failed one.
+    """
+    tried = "ONNX Runtime refuses this network"
+    try:
+        session = onnxruntime.InferenceSession(
+            network,
+            _make_options(threads),
+            providers=[(CUDA, CUDA_OPTIONS | {"enable_cuda_graph": "1"}), CPU],
+            enable_fallback=0,
+        )
+        session.disable_fallback()
+        tried = "a run fails"
+        graphs = CudaGraphRunner(session, buckets, inputs=inputs, device="cuda")
+        # Each of the two answers may be off by CUDA_TOLERANCE.
+        graphs.verify(uncaptured.rank, item_count=item_count, inputs=inputs, tolerance=2 * CUDA_TOLERANCE)
+    except Exception as error:  # noqa: BLE001 - its exceptions share no other base
+        _log.warning(
+            "No CUDA graphs: %s (%s). Runs are slower, launched operator by operator; see docs/how-to/gpu.md for the "
+            "bundles that can be captured",
+            str(error) if isinstance(error, RunsDiffer) else tried,
+            type(error).__name__,
+        )
+        return None
+    _log.info("Captured CUDA graphs for %d shapes", len(buckets))
+    return Engine(session, item_count=item_count, graphs=graphs)
+
+
+def _make_options(threads: int) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # spinning threads would occupy the cores
+    # Without it, x86 CPUs without VNNI saturate sums of products at 16 bits. Networks exported now stay below that
+    # (model/export/int8_scan.py), those exported by earlier versions do not.
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    # A network loaded from memory could still name unverified weight files in the working directory. No file can lie
+    # below /dev/null.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
+    options.log_severity_level = 3  # its warnings are nothing that an operator can act on
+    return options
+
+
+def _open_session(
+    network: bytes, *, provider: Literal["auto", "cuda", "cpu"], threads: int
+) -> onnxruntime.InferenceSession:
+    wanted: list[str | tuple[str, dict[str, str]]] = [CPU]
+    if may_use_gpu(provider):
+        wanted = [(CUDA, CUDA_OPTIONS), CPU]
+        onnxruntime.preload_dlls()
+    elif provider == "cuda":
+        raise StartFailed("--provider cuda needs the package onnxruntime-gpu: install nextitem[service-gpu]")
+    try:
+        with _engine_errors():
+            session = onnxruntime.InferenceSession(network, _make_options(threads), providers=wanted)
+    except EngineUnavailable as error:
+        raise StartFailed(f"the bundle's network cannot be loaded: {error}") from error
+    session.disable_fallback()  # else a failed run on the GPU would reload the model on the CPU, within a request
+    used = session.get_providers()[0]
+    if provider == "cuda" and used != CUDA:
+        raise StartFailed(f"--provider cuda found no GPU that ONNX Runtime can use; it offers {used}")
+    if provider == "auto" and used != CUDA:
+        _log.info("No GPU is in use: the model runs on the CPU")
+    return session
+
+
+@contextlib.contextmanager
+def _engine_errors() -> Iterator[None]:
+    """Turn any exception of ONNX Runtime into EngineUnavailable, with its type but without its text."""
+    try:
+        yield
+    except Exception as error:  # its exceptions share no other base
+        raise EngineUnavailable(f"ONNX Runtime failed ({type(error).__name__})") from error

@@ -1,0 +1,1 @@
+"""Parses POST /events into events."""

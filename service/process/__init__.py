@@ -1,0 +1,1 @@
+"""The worker processes: their start, their port, their watchdog and their supervisor."""

@@ -1,0 +1,56 @@
+"""A request in progress, and the time that it has left."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from model.contract.query import Answer, Question
+from service.api.requests import RecommendRequest
+from service.api.responses import Degraded
+from service.store.history import History
+from service.telemetry.stage_timer import Stage, StageTimer
+
+RESERVE_S = 0.01
+RESERVE_SHARE = 0.1
+"""Time reserved for writing the answer: RESERVE_S, but at most this share of the request's time limit."""
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    """A request on its way through the stages. Times are those of time.perf_counter, in seconds."""
+
+    request: RecommendRequest
+    timer: StageTimer
+    history: History | None = None
+    question: Question | None = None
+    ranking: Answer | None = None
+    degraded: Degraded | None = None
+    failure: Exception | None = None
+    stage: Stage = "queue"
+    """The current stage."""
+    abandoned: bool = False
+    """Whether nobody waits for it: the client disconnected or has been answered."""
+    expires_s: float = field(init=False)
+    """The deadline of the work on it."""
+
+    def __post_init__(self) -> None:
+        whole_s = self.request.timeout_ms / 1000
+        self.expires_s = self.timer.started + whole_s - min(RESERVE_S, RESERVE_SHARE * whole_s)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until it expires, negative afterwards."""
+        return self.expires_s - time.perf_counter()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is worth working on."""
+        return not self.abandoned and self.left_s > 0
+
+
+def start_stage(batch: Sequence[PendingRequest], stage: Stage) -> None:
+    """Start a stage for a whole batch. Its duration counts for each request of the batch."""
+    for pending in batch:
+        if not pending.abandoned:
+            pending.timer.record(pending.stage)
+            pending.stage = stage

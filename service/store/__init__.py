@@ -1,0 +1,1 @@
+"""Access to Redis or Valkey: histories, the event log, connections and failures."""

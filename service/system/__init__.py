@@ -1,0 +1,1 @@
+"""The operating system: memory limits, open files, and the parent-death signal."""

@@ -1,0 +1,1 @@
+"""Metrics, logs, and the time of a request by stage."""

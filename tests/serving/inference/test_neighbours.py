@@ -1,0 +1,36 @@
+"""The rung between model and popular items: its lists against scores sorted by hand."""
+
+import numpy as np
+import pytest
+
+from model.contract.query import Question
+from model.contract.sessions import Sessions
+from service.inference.neighbours import Neighbours
+
+V = 30
+
+
+@pytest.fixture(scope="module")
+def neighbours():
+    """Forty random sessions of thirty items."""
+    draw = np.random.default_rng(3)
+    rows = [np.unique(draw.integers(1, V + 1, size=draw.integers(0, 9))) for _ in range(40)]
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    items = np.concatenate(rows).astype(np.int32)
+    sessions = Sessions(item_count=V, starts=starts, items=items, moments=draw.integers(0, 9, size=40))
+    return Neighbours.from_sessions(sessions, draw.integers(0, 50, size=V))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lists_are_the_scores_in_order(neighbours, seed):
+    """The k best of what is left, or of the candidates, then by popularity, then by index: never too few."""
+    draw = np.random.default_rng(seed)
+    history, exclude, some = (draw.integers(1, V + 1, size=size).astype(np.int32) for size in (6, 9, 12))
+    candidates = some if seed % 2 else None
+    question = Question(history=history, exclude=exclude, candidates=candidates, k=int(draw.integers(1, 2 * V)))
+    scores = neighbours.sessions.score(history) + neighbours.shares
+    allowed = set(range(1, V + 1) if candidates is None else candidates.tolist()) - set(exclude.tolist())
+    expected = sorted(allowed, key=lambda item: (-scores[item - 1], item))[: question.k]
+    indexes, found = neighbours.rank(question)
+    assert indexes.tolist() == expected
+    assert found.tolist() == [scores[item - 1] for item in expected]

@@ -1,0 +1,45 @@
+"""The log: one JSON object a line, whatever is logged."""
+
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+from service.telemetry.logs import JsonLines, configure_logs
+
+
+@pytest.fixture
+def root_logger():
+    """The root logger, left as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield root
+    root.handlers[:], root.level = handlers, level
+
+
+def test_lines_are_json_whatever_is_in_them(root_logger, monkeypatch):
+    """Line ends and escapes in a message do not make another line; extra fields are members."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    configure_logs("info")
+    logging.getLogger("some.where").warning('two\nlines \x1b[31m "quoted"', extra={"fields": {"request_id": "r"}})
+    logging.getLogger("some.where").debug("not at this level")
+    [line] = sys.stderr.getvalue().splitlines()
+    entry = json.loads(line)
+    assert entry["message"] == 'two\nlines \x1b[31m "quoted"'
+    assert (entry["level"], entry["logger"], entry["request_id"]) == ("warning", "some.where", "r")
+    assert root_logger.level == logging.INFO
+
+
+def test_exceptions_are_logged_without_their_text():
+    """Type and frames tell where; the text may quote a client."""
+    try:
+        raise ZeroDivisionError("c4n4ry")  # noqa: TRY301 - to have a trace
+    except ZeroDivisionError:
+        record = logging.LogRecord("a", logging.ERROR, __file__, 1, "it broke", (), sys.exc_info())
+    line = JsonLines().format(record)
+    entry = json.loads(line)
+    assert entry["exception"] == "ZeroDivisionError"
+    assert "test_exceptions_are_logged_without_their_text" in entry["frames"][-1]
+    assert "c4n4ry" not in line

@@ -1,0 +1,54 @@
+"""The tables of docs/reference against the code: every setting, metric and route is documented as it is."""
+
+from pathlib import Path
+
+from service.cli import describe_default
+from service.http.routes import erasure, events, lookup, operations, recommend
+from service.settings import PREFIX, Settings
+from service.telemetry.metrics import Metrics
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def read_table(page):
+    """The rows of a page's first table."""
+    section = (REFERENCE / page).read_text().split("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| `")]
+
+
+def test_every_setting_is_documented():
+    """Option, variable, default and description are those of the code, in its order."""
+    expected = [
+        f"| `--{name.replace('_', '-')}` | `{PREFIX}{name.upper()}` "
+        f"| {describe_default(field).removeprefix('default: ')} | {field.description} |"
+        for name, field in Settings.model_fields.items()
+    ]
+    assert read_table("settings.md") == expected
+
+
+def test_every_metric_is_documented():
+    """Name, labels, kind and help are those of the code, in its order."""
+    metrics = Metrics(event_types=["view"], model_version="v", routes=[("/x", "GET")])
+    expected = [
+        f"| `{metric._name}{'_total' if metric._type == 'counter' else ''}` "
+        f"| {', '.join(f'`{label}`' for label in metric._labelnames) or 'none'} "
+        f"| {metric._type} | {metric._documentation} |"
+        for metric in metrics._registry._collector_to_names
+    ]
+    assert len(expected) >= 14
+    assert read_table("metrics.md") == expected
+
+
+def test_every_route_is_documented():
+    """The table of routes names each with the scope that its key needs."""
+    expected = {
+        (f"{method} {route.path_format}", next(iter(route.openapi_extra["security"][0].values()))[0])
+        if route.openapi_extra["security"]
+        else (f"{method} {route.path_format}", "none")
+        for module in (erasure, events, lookup, operations, recommend)
+        for route in module.router.routes
+        for method in route.methods
+    }
+    rows = [line.split(" | ") for line in read_table("http-api.md")]
+    assert {(row[0].strip("| `"), row[1].strip("`")) for row in rows} == expected
+    assert len(rows) == len(expected) >= 10
