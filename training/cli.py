@@ -1,4 +1,4 @@
-"""nextitem-train: the commands and what they print. torch is imported by those that need it only."""
+"""The commands of nextitem-train and their output. Only commands that need torch import it."""
 
 import argparse
 import json
@@ -8,21 +8,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from model.extras import explain_missing
 from training.arguments import make_parser
 from training.errors import InputError, TrainingError
-from training.model_recipe import COUNTERS, CounterRecipe
 from training.recipe import DataRecipe, Recipe, make_recipe, read_recipe
+from training.recipe_models import BASELINES, BaselineRecipe
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from training.run import Run
+    from training.runs.run import Run
 
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. 0: done, 2: what was given cannot be used, 130: interrupted, 1: anything else."""
+    """Run one command. Returns the exit status: 0 done, 2 unusable input, 130 interrupted, 1 any other failure."""
     options = make_parser().parse_args(arguments)
     try:
         code = COMMANDS[options.command](options)
@@ -33,8 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrainingError as error:
         _complain(str(error))
         return error.exit_code
+    except ModuleNotFoundError as error:
+        sys.stderr.write(explain_missing(error, "nextitem-train", "training") + "\n")
+        return 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read the output left: no more of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of the output is gone
         return 1
     except OSError as error:
         _complain(f"{error.filename or 'input or output'}: {error.strerror or error}")
@@ -52,9 +56,9 @@ def _say(text: str) -> None:
 
 def _fit(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.recipe, options.settings)
-    from training.experiment import fit  # noqa: PLC0415 - imports torch
-    from training.interrupt import Interrupt  # noqa: PLC0415
-    from training.results import format_metrics, format_strength, format_verdict  # noqa: PLC0415
+    from training.evaluation.results import find_weakness, format_metrics, format_rule_weight, format_verdict  # noqa: PLC0415
+    from training.fit.fit import fit  # noqa: PLC0415 - imports torch
+    from training.fit.interrupt import Interrupt  # noqa: PLC0415
 
     with Interrupt() as interrupt:
         results = fit(
@@ -66,42 +70,45 @@ def _fit(options: argparse.Namespace) -> int:
             stop=interrupt.is_asked,
         )
     if results is None:
-        _complain(f"stopped, and saved in {options.out}: the same command with --resume goes on")
+        _complain(f"stopped; saved in {options.out}: run the same command with --resume to continue")
         return 128 + (interrupt.received or INTERRUPTED - 128)
     _say(format_metrics(results["models"], protocol=results["protocol"], users=results["users"]))
     if "comparison" in results:
         _say(format_verdict(results["comparison"]))
-    if recipe.rules is not None:
-        _say(format_strength(results["rules"]))
+    if recipe.rules_per_item is not None:
+        _say(format_rule_weight(results["rules"]))
     _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")
+    weakness = find_weakness(results)
+    if weakness:
+        _complain(f"WARNING: {weakness}; train longer or use another recipe before you publish {options.out}")
     return 0
 
 
 def _evaluate(options: argparse.Namespace) -> int:
     seed = _read_seed(options)
-    from training.examination import mark_counter, mark_run, name_protocol  # noqa: PLC0415 - imports torch
-    from training.protocol import PROTOCOLS  # noqa: PLC0415
-    from training.results import describe_evaluation, format_metrics  # noqa: PLC0415
+    from training.evaluation.protocol import PROTOCOLS  # noqa: PLC0415
+    from training.evaluation.results import describe_evaluation, format_metrics  # noqa: PLC0415
+    from training.runs.evaluate import evaluate_baseline, evaluate_run, name_protocol  # noqa: PLC0415 - imports torch
 
-    if options.what in COUNTERS:
+    if options.what in BASELINES:
         if options.popularity_discount is not None:
-            raise InputError("--popularity-discount is for the runs of transformers")
+            raise InputError("--popularity-discount applies to runs of transformers only")
         name = options.what
         protocol = PROTOCOLS[options.protocol or "P2"]
-        recipe = _read_settings({"model": {"network": name}}, options.settings, ("data", "model"))
-        assert isinstance(recipe.model, CounterRecipe)  # noqa: S101 - as its name says
-        exam, marks = mark_counter(
+        recipe = _read_settings({"model": {"name": name}}, options.settings, ("data", "model"))
+        assert isinstance(recipe.model, BaselineRecipe)  # noqa: S101 - the name is one of BASELINES
+        task, scores = evaluate_baseline(
             recipe.model, options.data, recipe.data, protocol, seed=seed, train_only=options.train_only
         )
     else:
         if options.train_only:
-            raise InputError("--train-only is for counters: a run has seen what it was trained on")
+            raise InputError("--train-only applies to baselines only: a run is already trained")
         run = _open_run(Path(options.what), options.popularity_discount)
         name = run.recipe.name
         protocol = PROTOCOLS[options.protocol or name_protocol(run.recipe.data)]
-        data = _read_data_settings(run.config["recipe"]["data"], options.settings)
-        exam, marks = mark_run(run, options.data, data, protocol, seed=seed)
-    result = describe_evaluation(marks, exam)
+        data = _read_data_settings(run.recipe.to_dict()["data"], options.settings)
+        task, scores = evaluate_run(run, options.data, data, protocol, seed=seed)
+    result = describe_evaluation(scores, task)
     if options.json:
         _say(json.dumps(result, indent=2, allow_nan=False))
     else:
@@ -112,10 +119,10 @@ def _evaluate(options: argparse.Namespace) -> int:
 def _compare(options: argparse.Namespace) -> int:
     seed = _read_seed(options)
     if options.protocol and not options.data:
-        raise InputError("--protocol wants --data FILE: what runs wrote of their tests is of their own protocol")
-    from model.contract.files import write_whole  # noqa: PLC0415
-    from training.comparison import compare_on, compare_runs, format_comparison, require_distinct  # noqa: PLC0415 - torch
-    from training.side_by_side import draw_comparison  # noqa: PLC0415 - imports matplotlib
+        raise InputError("--protocol needs --data FILE: the stored test results of a run have the protocol of that run")
+    from model.contract.atomic_files import write_whole  # noqa: PLC0415
+    from training.plots.comparison import draw_comparison  # noqa: PLC0415 - imports matplotlib
+    from training.runs.compare import compare_on, compare_runs, format_comparison, require_distinct  # noqa: PLC0415 - torch
 
     require_distinct(options.names)
     if options.data:
@@ -129,14 +136,14 @@ def _compare(options: argparse.Namespace) -> int:
         _say(json.dumps(document, indent=2, allow_nan=False))
     else:
         _say(format_comparison(document))
-        _complain(f"drawn in {options.out}")
+        _complain(f"plot written to {options.out}")
     return 0
 
 
 def _benchmark(options: argparse.Namespace) -> int:
     from training.benchmark.command import run_benchmark  # noqa: PLC0415 - imports torch and matplotlib
-    from training.benchmark.work import Plan  # noqa: PLC0415
-    from training.interrupt import Interrupt  # noqa: PLC0415
+    from training.benchmark.plan import Plan  # noqa: PLC0415
+    from training.fit.interrupt import Interrupt  # noqa: PLC0415
 
     plan = Plan(
         data=options.data,
@@ -152,7 +159,7 @@ def _benchmark(options: argparse.Namespace) -> int:
     with Interrupt() as interrupt:
         tables = run_benchmark([plan], interrupt.is_asked)
     if tables is None:
-        _complain("stopped, and what is finished is kept: the same command goes on")
+        _complain("stopped; finished cells are kept: run the same command to continue")
         return 128 + (interrupt.received or INTERRUPTED - 128)
     _say(tables)
     _complain(f"written to {options.out}: benchmark.md, benchmark.csv and benchmark.png")
@@ -161,20 +168,20 @@ def _benchmark(options: argparse.Namespace) -> int:
 
 def _attention(options: argparse.Namespace) -> int:
     run = _open_run(options.path)
-    data = _read_data_settings(run.config["recipe"]["data"], options.settings)
-    from model.contract.files import write_whole  # noqa: PLC0415
-    from training.examination import map_attention  # noqa: PLC0415 - imports torch
-    from training.heat_map import draw_attention  # noqa: PLC0415 - imports matplotlib
+    data = _read_data_settings(run.recipe.to_dict()["data"], options.settings)
+    from model.contract.atomic_files import write_whole  # noqa: PLC0415
+    from training.plots.attention_map import draw_attention  # noqa: PLC0415 - imports matplotlib
+    from training.runs.evaluate import map_attention  # noqa: PLC0415 - imports torch
 
     found = map_attention(run, options.data, data)
-    write_whole(options.out, draw_attention(found, run.recipe.model.network))
-    _complain(f"drawn in {options.out}: {found.users} of {found.asked} test histories")
+    write_whole(options.out, draw_attention(found, run.recipe.model.name))
+    _complain(f"plot written to {options.out}: {found.users} of {found.questions} test histories")
     return 0
 
 
 def _describe(options: argparse.Namespace) -> int:
-    from training.reader import read_log  # noqa: PLC0415 - imports polars
-    from training.statistics import describe_log, format_statistics  # noqa: PLC0415
+    from training.data.describe import describe_log, format_statistics  # noqa: PLC0415
+    from training.data.reader import read_log  # noqa: PLC0415 - imports polars
 
     found = describe_log(read_log(options.data, _read_data_settings({}, options.settings)))
     _say(json.dumps(found, indent=2) if options.json else format_statistics(options.data.name, found))
@@ -183,22 +190,26 @@ def _describe(options: argparse.Namespace) -> int:
 
 def _publish(options: argparse.Namespace) -> int:
     run = _open_run(options.path, options.popularity_discount)
-    from training.publish import publish_run  # noqa: PLC0415 - imports torch and ONNX
+    from training.evaluation.results import find_weakness  # noqa: PLC0415
+    from training.publish.publish import publish_run  # noqa: PLC0415 - imports torch and ONNX
 
-    folder = publish_run(run, options.out, options.items, neighbours=options.neighbours, scan=options.scan)
+    folder = publish_run(run, options.out, options.items, neighbours=options.neighbours, scan=options.item_scoring)
     _say(f"published {folder} and made it current")
+    weakness = find_weakness(run.read_results())
+    if weakness:
+        _complain(f"WARNING: {weakness}; published anyway")
     return 0
 
 
 def _recommend(options: argparse.Namespace) -> int:
     if options.k < 1:
-        raise InputError("-k starts at 1")
+        raise InputError("-k must be at least 1")
     suffix = Path(options.out).suffix
     if options.out != "-" and suffix not in {".parquet", ".csv"}:
-        raise InputError(f"--out {options.out}: lists are written as .parquet or .csv")
+        raise InputError(f"--out {options.out}: the file name must end in .parquet or .csv")
     run = _open_run(options.path)
-    data = _read_data_settings(run.config["recipe"]["data"], options.settings)
-    from training.lists import recommend  # noqa: PLC0415 - imports torch
+    data = _read_data_settings(run.recipe.to_dict()["data"], options.settings)
+    from training.publish.recommend_offline import recommend  # noqa: PLC0415 - imports torch
 
     users = None if options.users == "all" else [user for user in options.users.split(",") if user]
     lists = recommend(run, options.data, data, users, options.k)
@@ -231,18 +242,18 @@ def _format_lists(lists: "pl.DataFrame") -> str:
 
 
 def _fetch(options: argparse.Namespace) -> int:
-    from training import movielens  # noqa: PLC0415 - imports httpx
+    from training.data import movielens  # noqa: PLC0415 - imports httpx
 
     out = options.out or Path("artifacts") / options.name
     data_set = movielens.DATA_SETS[options.name]
     if movielens.fetch(data_set, out):
         _say(data_set.licence)
-    _say(f"{out / movielens.INTERACTIONS} and {out / movielens.ITEMS} are there")
+    _say(f"{out / movielens.INTERACTIONS} and {out / movielens.ITEMS} are ready")
     return 0
 
 
 def _open_run(path: Path, discount: float | None = None) -> "Run":
-    from training.run import Run  # noqa: PLC0415 - imports torch
+    from training.runs.run import Run  # noqa: PLC0415 - imports torch
 
     run = Run.open(path)
     if discount is not None:
@@ -259,17 +270,17 @@ def _read_settings(begun: dict[str, dict[str, object]], settings: Sequence[str],
     for setting in settings:
         if not setting.startswith(tuple(f"{section}." for section in sections)):
             known = " and ".join(f"{section}.*" for section in sections)
-            raise InputError(f"--set {setting}: only {known} matter{'s' * (len(sections) == 1)} here")
+            raise InputError(f"--set {setting}: this command reads only {known}")
     return make_recipe(begun, settings)
 
 
 def _read_seed(options: argparse.Namespace) -> int:
-    from training.protocol import SEED  # noqa: PLC0415 - imports numpy
+    from training.evaluation.protocol import SEED  # noqa: PLC0415 - imports numpy
 
     if options.seed is None:
         return SEED
     if options.seed < 0:
-        raise InputError("--seed starts at 0")
+        raise InputError("--seed must be at least 0")
     return int(options.seed)
 
 

@@ -1,4 +1,4 @@
-"""What a run ran on, for config.json: two runs compare only where this is known."""
+"""The environment of a run, for config.json: versions, threads and device."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ _PACKAGES = ("nextitem", "torch", "numpy", "polars", "safetensors")
 
 
 def choose_device(wanted: str) -> torch.device:
-    """The device of a recipe: CUDA where there is one and nothing else was asked for."""
+    """The device of a recipe: CUDA if there is one, unless the recipe names another."""
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cuda" and "LOCAL_RANK" in os.environ:

@@ -1,24 +1,43 @@
-"""What can go wrong while making a bundle, with the exit status of the command beside each.
+"""The errors of the trainer, with the exit status of the command for each.
 
 TrainingError                1
-├── InputError               2   what was asked for or given cannot be used
+├── InputError               2   the arguments or the input cannot be used
 │   ├── DataError            2   a log or an items file breaks a rule; the message names file, line or column
 │   ├── RecipeError          2   a recipe or `--set` breaks a rule; the message names the key
 │   └── RunError             2   the run folder is not what the command needs
-├── Diverged                 1   the loss is no number any more
+├── Diverged                 1   the loss or a score is not a finite number
 ├── CheckpointError          1   a checkpoint cannot be read
-└── FetchError               1   a data set cannot be had
+└── FetchError               1   a data set cannot be downloaded
 """
+
+import sys
+from collections.abc import Mapping
+
+_announced: set[str] = set()
+
+
+def announce_old_names(names: Mapping[str, str], stored_in: str = "") -> None:
+    """Print one line on stderr: the deprecated names in use and their replacements. Each is printed once a process.
+
+    `stored_in` names the run that holds them: stored runs stay readable.
+    """
+    new = {old: name for old, name in names.items() if old not in _announced}
+    if new:
+        _announced.update(new)
+        pairs = ", ".join(f"{old} is now {name}" for old, name in new.items())
+        stored = f"note: {stored_in} holds older names, which stay readable"
+        given = "nextitem-train: deprecated names, removed in the next release"
+        sys.stderr.write(f"{stored if stored_in else given}: {pairs}\n")
 
 
 class TrainingError(Exception):
-    """A fault that the trainer expects: its message is all that the user needs."""
+    """An expected failure. Its message is all that the user needs."""
 
     exit_code = 1
 
 
 class InputError(TrainingError):
-    """What was asked for or given cannot be used."""
+    """The arguments or the input cannot be used."""
 
     exit_code = 2
 
@@ -36,7 +55,7 @@ class RunError(InputError):
 
 
 class Diverged(TrainingError):
-    """Training produced a loss or scores that are no numbers."""
+    """Training produced a loss or scores that are not finite numbers."""
 
 
 class CheckpointError(TrainingError):
@@ -44,4 +63,4 @@ class CheckpointError(TrainingError):
 
 
 class FetchError(TrainingError):
-    """A data set cannot be had."""
+    """A data set cannot be downloaded."""

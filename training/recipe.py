@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from training.errors import RecipeError
-from training.model_recipe import (
+from training.errors import RecipeError, announce_old_names
+from training.recipe_models import (
     DEFAULT,
     MODELS,
+    OLD_KEYS,
     ModelRecipe,
     NetworkRecipe,
     TransformerRecipe,
@@ -22,15 +23,15 @@ RECIPES = Path(__file__).parent / "recipes"
 FORMATS = ("auto", "csv", "tsv", "parquet", "lines")
 DEVICES = ("auto", "cpu", "cuda")
 KEEPS = ("best", "last")
-BEHAVIOURS = {"type": "types", "value": "values", "gap": "times"}
-"""What may be known of an event beside its item, and the graph's input that tells it."""
+EVENT_FEATURES = {"type": "types", "value": "values", "gap": "times"}
+"""The event features, and the input of the graph for each."""
 SPLITS = ("leave-one-out", "time")
 LOSSES = ("softmax", "sampled_softmax", "gbce", "bce", "bpr", "bpr_max", "top1_max")
 UNSEEN_NEGATIVES = ("bce", "bpr")
 """Losses that draw negatives for each target, unseen by its user."""
 OWN_NEGATIVES = (*UNSEEN_NEGATIVES, "gbce")
 """Losses that draw negatives for each target; the others share theirs in a batch."""
-STARTS = ("random", "ppmi")
+ITEM_INITS = ("random", "ppmi")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -46,7 +47,7 @@ class DataRecipe:
     event_types: tuple[str, ...] = ()
     value_column: str = "value"
     min_value: float | None = None
-    behaviour: tuple[str, ...] = ()
+    event_features: tuple[str, ...] = ()
     min_user_events: int = 1
     min_item_events: int = 1
     filter_rounds: int | None = None
@@ -61,10 +62,11 @@ class DataRecipe:
             require(getattr(self, key) >= 1, f"data.{key}", "at least 1")
         require(self.filter_rounds is None or self.filter_rounds >= 1, "data.filter_rounds", "at least 1, or absent")
         require(self.split in SPLITS, "data.split", f"one of {', '.join(SPLITS)}")
-        known = set(self.behaviour) <= set(BEHAVIOURS) and len(set(self.behaviour)) == len(self.behaviour)
-        require(known, "data.behaviour", f"a list of {', '.join(BEHAVIOURS)}, each once")
-        timed = "gap" not in self.behaviour or bool(self.timestamp_column)
-        require(timed, "data.behaviour", "without gap where the log has no times")
+        distinct = set(self.event_features)
+        known = distinct <= set(EVENT_FEATURES) and len(distinct) == len(self.event_features)
+        require(known, "data.event_features", f"a list of {', '.join(EVENT_FEATURES)}, each once")
+        timed = "gap" not in self.event_features or bool(self.timestamp_column)
+        require(timed, "data.event_features", "without gap where the log has no times")
         require(self.held_out_users is None or self.held_out_users >= 1, "data.held_out_users", "at least 1, or absent")
         require(0 < self.test_share < 0.5, "data.test_share", "above 0 and below 0.5")
 
@@ -80,7 +82,7 @@ class TrainRecipe:
     """[train]: samples, optimizer and when to stop."""
 
     seed: int = 1
-    start: str = "random"
+    item_init: str = "random"
     device: str = "auto"
     precision: str = "auto"
     epochs: int = 200
@@ -95,19 +97,19 @@ class TrainRecipe:
     clip_norm: float = 5.0
     loss: str = "softmax"
     negatives: int | None = None
-    calibration: float = 0.75
+    gbce_t: float = 0.75
     score_penalty: float = 1.0
     mask_probability: float = 0.2
     mask_count: int | None = None
     max_masks: int | None = None
     last_item_share: float = 0.1
-    crop_share: float = 0.0
-    window_step: int | None = None
-    copies: int = 1
+    crop_probability: float = 0.0
+    window_stride: int | None = None
+    mask_copies: int = 1
 
     def __post_init__(self) -> None:
         """Refuse values outside their ranges."""
-        require(self.start in STARTS, "train.start", f"one of {', '.join(STARTS)}")
+        require(self.item_init in ITEM_INITS, "train.item_init", f"one of {', '.join(ITEM_INITS)}")
         require(self.device in DEVICES, "train.device", f"one of {', '.join(DEVICES)}")
         require(self.precision in PRECISIONS, "train.precision", f"one of {', '.join(PRECISIONS)}")
         require(self.loss in LOSSES, "train.loss", f"one of {', '.join(LOSSES)}")
@@ -115,9 +117,9 @@ class TrainRecipe:
         require(not sampled or self.negatives is not None, "train.negatives", f"given when train.loss is {self.loss}")
         require(self.keep in KEEPS, "train.keep", f"one of {', '.join(KEEPS)}")
         require(self.seed >= 0, "train.seed", "at least 0")
-        for key in ("epochs", "patience", "batch_size", "copies"):
+        for key in ("epochs", "patience", "batch_size", "mask_copies"):
             require(getattr(self, key) >= 1, f"train.{key}", "at least 1")
-        for key in ("validation_users", "window_step", "negatives", "mask_count", "max_masks"):
+        for key in ("validation_users", "window_stride", "negatives", "mask_count", "max_masks"):
             require(getattr(self, key) is None or getattr(self, key) >= 1, f"train.{key}", "at least 1, or absent")
         require(self.budget_seconds is None or self.budget_seconds > 0, "train.budget_seconds", "above 0, or absent")
         require(self.learning_rate > 0, "train.learning_rate", "above 0")
@@ -126,7 +128,7 @@ class TrainRecipe:
         for key in ("weight_decay", "score_penalty"):
             require(getattr(self, key) >= 0, f"train.{key}", "at least 0")
         require(0 < self.mask_probability < 1, "train.mask_probability", "above 0 and below 1")
-        for key in ("last_item_share", "crop_share", "calibration"):
+        for key in ("last_item_share", "crop_probability", "gbce_t"):
             require(0 <= getattr(self, key) <= 1, f"train.{key}", "between 0 and 1")
 
 
@@ -141,28 +143,28 @@ class Recipe:
     def __post_init__(self) -> None:
         """Refuse windows with gaps, since no item of the log may go untrained, and losses that a model cannot have."""
         if isinstance(self.model, NetworkRecipe):
-            step, longest = self.train.window_step, self.model.max_length
-            require(step is None or step <= longest, "train.window_step", f"at most model.max_length ({longest})")
-        if self.model.network == "ncf":
+            step, longest = self.train.window_stride, self.model.max_length
+            require(step is None or step <= longest, "train.window_stride", f"at most model.max_length ({longest})")
+        if self.model.name == "ncf":
             fitting = tuple(loss for loss in LOSSES if not loss.endswith("softmax"))
             require(
                 self.train.loss in fitting, "train.loss", f"one of {', '.join(fitting)} for ncf, which has no table"
             )
 
     @property
-    def rules(self) -> int | None:
-        """How many rules an item are counted beside the network, if any: only transformers have that key."""
-        return self.model.rules if isinstance(self.model, TransformerRecipe) else None
+    def rules_per_item(self) -> int | None:
+        """The number of sequential rules per item beside the network, if any: only transformers have that key."""
+        return self.model.rules_per_item if isinstance(self.model, TransformerRecipe) else None
 
     @property
     def popularity_discount(self) -> float:
-        """How much the popularity of an item counts against it: only transformers have that key."""
+        """The discount on popular items: only transformers have that key."""
         return self.model.popularity_discount if isinstance(self.model, TransformerRecipe) else 0.0
 
     @property
     def name(self) -> str:
-        """What tables and bundles call the model."""
-        return self.model.network if self.rules is None else f"{self.model.network}-rules"
+        """The name of the model in tables and bundles."""
+        return self.model.name if self.rules_per_item is None else f"{self.model.name}-rules"
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Every key with its value, as JSON holds it."""
@@ -200,23 +202,43 @@ def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     return make_recipe(document, settings)
 
 
-def make_recipe(document: Mapping[str, Any], settings: Sequence[str] = ()) -> Recipe:
-    """Check a document {section: {key: value}} with settings over it. Raises RecipeError naming the key."""
+def make_recipe(
+    document: Mapping[str, Any], settings: Sequence[str] = (), *, announce: bool = True, stored_in: str = ""
+) -> Recipe:
+    """Check a document {section: {key: value}} with settings over it. Raises RecipeError naming the key.
+
+    Deprecated key names (`OLD_KEYS`) are accepted. With `announce` a line on stderr names those that were found;
+    `stored_in` is the run that the document is stored in, if any.
+    """
     sections: dict[str, dict[str, Any]] = {}
+    old_names: dict[str, str] = {}
     for section, entries in document.items():
         _find(section, SECTIONS, "section")
         if not isinstance(entries, Mapping):
             raise RecipeError(f"{section} must be a section [{section}] of keys")
-        sections[section] = dict(entries)
+        sections[section] = _translate(section, entries, old_names)
     for setting in settings:
         name, equals, text = setting.partition("=")
         section, dot, key = name.strip().partition(".")
         if not (equals and dot):
-            raise RecipeError(f"--set wants section.key=value, not {setting!r}")
+            raise RecipeError(f"--set needs section.key=value, not {setting!r}")
         _find(section, SECTIONS, "section")
-        sections.setdefault(section, {})[key] = _parse_value(text.strip())
+        sections.setdefault(section, {}).update(_translate(section, {key: _parse_value(text.strip())}, old_names))
+    if announce:
+        announce_old_names(old_names, stored_in)
     checked: dict[str, Any] = {name: _check_section(name, entries) for name, entries in sections.items()}
     return Recipe(**checked)
+
+
+def _translate(section: str, entries: Mapping[str, Any], old_names: dict[str, str]) -> dict[str, Any]:
+    """The entries under today's key names. Notes deprecated names in `old_names`. Raises RecipeError."""
+    renamed = OLD_KEYS[section]
+    for old, new in renamed.items():
+        if old in entries:
+            if new in entries:
+                raise RecipeError(f"{section}.{old} is the old name of {section}.{new}: give {section}.{new} only")
+            old_names[f"{section}.{old}"] = f"{section}.{new}"
+    return {renamed.get(key, key): value for key, value in entries.items()}
 
 
 def _parse_value(text: str) -> object:
@@ -232,13 +254,13 @@ def _parse_value(text: str) -> object:
 def _check_section(section: str, entries: Mapping[str, Any]) -> DataRecipe | ModelRecipe | TrainRecipe:
     kind = _choose_kind(section, entries)
     if section == "model":
-        entries = {"network": DEFAULT, **entries}
+        entries = {"name": DEFAULT, **entries}
     hints = get_type_hints(kind)
     names = [entry.name for entry in fields(kind)]
     values: dict[str, Any] = {}
     for key, value in entries.items():
         if section == "model" and key in MODEL_KEYS and key not in names:
-            raise RecipeError(f"model.{key} means nothing to {entries['network']}, which knows {', '.join(names)}")
+            raise RecipeError(f"model.{key} does not apply to {entries['name']}; its keys are {', '.join(names)}")
         _find(key, names, "key", prefix=f"{section}.")
         values[key] = _check_value(f"{section}.{key}", hints[key], value)
     return kind(**values)
@@ -249,9 +271,9 @@ def _choose_kind(section: str, entries: Mapping[str, Any]) -> type[DataRecipe | 
         return DataRecipe
     if section == "train":
         return TrainRecipe
-    network = entries.get("network", DEFAULT)
-    require(network in MODELS, "model.network", f"one of {', '.join(MODELS)}")
-    return MODELS[network]
+    name = entries.get("name", DEFAULT)
+    require(name in MODELS, "model.name", f"one of {', '.join(MODELS)}")
+    return MODELS[name]
 
 
 def _find(name: str, known: Sequence[str] | Mapping[str, object], noun: str, *, prefix: str = "") -> None:

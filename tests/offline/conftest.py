@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from model.contract.vocabulary import Vocabulary
-from training.histories import Histories
-from training.log import Log
+from training.data.histories import Histories
+from training.data.interactions import Log
 from training.recipe import Recipe, make_recipe
 
 
@@ -52,7 +52,7 @@ def make_log(make_histories) -> Callable[..., Log]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cycles() -> list[list[int]]:
     """Walks round a ring of 12 items: whoever sees the last item knows the next."""
     return [[(start + step) % 12 + 1 for step in range(6 + start % 3)] for start in range(12) for _ in range(2)]
@@ -64,20 +64,30 @@ def small_recipe() -> Callable[..., Recipe]:
 
     def make(*, width: int = 16, dropout: float = 0.1, network: str = "bert4rec", **train: object) -> Recipe:
         settings = {"device": "cpu", "epochs": 3, "batch_size": 8, "warmup_steps": 2, "learning_rate": 3e-3}
-        model = {"network": network, "max_length": 6, "width": width, "layers": 1, "heads": 2, "dropout": dropout}
+        model = {"name": network, "max_length": 6, "width": width, "layers": 1, "heads": 2, "dropout": dropout}
         return make_recipe({"model": model, "train": {**settings, **train}})
 
     return make
 
 
+@pytest.fixture(scope="session")
+def write_cycles(cycles) -> Callable[[Path], Path]:
+    """A function that writes the ring's log as a CSV file into a folder."""
+
+    def write(folder: Path) -> Path:
+        rows = [
+            f"u{user:02},i{item:02},{1_700_000_000 + 60 * step}"
+            for user, walk in enumerate(cycles)
+            for step, item in enumerate(walk)
+        ]
+        path = folder / "cycles.csv"
+        path.write_text("user,item,timestamp\n" + "\n".join(rows) + "\n")
+        return path
+
+    return write
+
+
 @pytest.fixture
-def cycle_csv(tmp_path, cycles) -> Path:
+def cycle_csv(tmp_path, write_cycles) -> Path:
     """The ring's log as a CSV file."""
-    rows = [
-        f"u{user:02},i{item:02},{1_700_000_000 + 60 * step}"
-        for user, walk in enumerate(cycles)
-        for step, item in enumerate(walk)
-    ]
-    path = tmp_path / "cycles.csv"
-    path.write_text("user,item,timestamp\n" + "\n".join(rows) + "\n")
-    return path
+    return write_cycles(tmp_path)

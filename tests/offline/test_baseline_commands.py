@@ -1,4 +1,4 @@
-"""Every kind of model through the commands: counters, networks of users, networks of histories."""
+"""Every kind of model through the commands: baselines, networks of users, networks of histories."""
 
 import json
 
@@ -6,8 +6,8 @@ import pytest
 
 from model.contract.bundle import read_bundle
 from training.cli import main
-from training.model_recipe import COUNTERS, MODELS
 from training.recipe import read_recipe
+from training.recipe_models import BASELINES, MODELS
 
 QUICK = [
     *("--set", "train.device=cpu", "--set", "train.epochs=3", "--set", "train.batch_size=8"),
@@ -20,7 +20,7 @@ def fit(tmp_path, cycle_csv, capsys):
     """A function: recipe name -> the folder of its finished run on the ring's log, quick where there is training."""
 
     def run(name, *settings):
-        settings = settings if name in COUNTERS else [*QUICK, *settings]
+        settings = settings if name in BASELINES else [*QUICK, *settings]
         folder = tmp_path / name
         code = main(["fit", name, "--data", str(cycle_csv), "--out", str(folder), *settings])
         assert code == 0, capsys.readouterr().err
@@ -51,11 +51,11 @@ def test_a_counter_run_is_the_counter(fit, cycle_csv, capsys):
         assert main(["evaluate", "item-knn", "--data", str(cycle_csv), "--json", "--set", setting]) == 0
         assert (json.loads(capsys.readouterr().out)["metrics"] == counted) is (neighbours == 1)
     assert main(["evaluate", "item-knn", "--data", str(cycle_csv), "--set", "train.epochs=2"]) == 2
-    assert "only data.* and model.* matter here" in capsys.readouterr().err
+    assert "this command reads only data.* and model.*" in capsys.readouterr().err
 
 
 def test_kinds_are_compared(tmp_path, fit, cycle_csv, capsys):
-    """Runs of a counter and of networks stand side by side, by what they wrote and anew."""
+    """Runs of a baseline and of networks stand side by side, by what they wrote and anew."""
     runs = [str(fit("item-knn")), str(fit("bpr-mf")), str(fit("fmc"))]
     out = ["--out", str(tmp_path / "c.png"), "--json"]
     assert main(["compare", *runs, *out]) == 0
@@ -70,7 +70,7 @@ def test_kinds_are_compared(tmp_path, fit, cycle_csv, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("bpr-mf", "ranks for the users that it was trained on"), ("pop", "pop counts a log")]
+    ("name", "reason"), [("bpr-mf", "ranks only for the users of its training log"), ("pop", "pop counts a log")]
 )
 def test_what_cannot_be_served_is_refused(tmp_path, fit, capsys, name, reason):
     """`publish` says why in one sentence and writes nothing."""
@@ -83,13 +83,13 @@ def test_what_cannot_be_served_is_refused(tmp_path, fit, capsys, name, reason):
 
 
 def test_only_its_own_log_will_do(tmp_path, fit, cycle_csv, capsys):
-    """On another log a model of users has no users and a counter is another counter: both say so."""
+    """On another log a model of users has no users and a baseline is another baseline: both say so."""
     other = tmp_path / "other.csv"
     other.write_text(cycle_csv.read_text().replace("u00,", "nobody,"))
     for name in ("transrec", "markov"):
         run = fit(name)
         assert main(["evaluate", str(run), "--data", str(other)]) == 2
-        assert "wants the log that it was fit on" in capsys.readouterr().err
+        assert "needs the log that it was trained on" in capsys.readouterr().err
 
 
 def test_only_transformers_have_attention(fit, cycle_csv, capsys):
@@ -97,7 +97,7 @@ def test_only_transformers_have_attention(fit, cycle_csv, capsys):
     run = fit("gru4rec")
     assert not (run / "attention.png").exists()
     assert main(["attention", str(run), "--data", str(cycle_csv)]) == 2
-    assert "only transformers have it" in capsys.readouterr().err
+    assert "only transformers have attention weights" in capsys.readouterr().err
 
 
 def test_a_recurrent_network_is_published(tmp_path, fit):
@@ -116,4 +116,4 @@ def test_every_model_has_a_recipe(name):
         "nova-bert": "nova",
         "nova-sasrec": "nova-beauty",
     }
-    assert read_recipe(recipes.get(name, name)).model.network == name
+    assert read_recipe(recipes.get(name, name)).model.name == name

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from model.nets import catalogue, nova, transformer
-from training import model_recipe
+from model.nets import nova, registry, transformer
+from training import errors, recipe_models
 from training.errors import RecipeError
 from training.recipe import RECIPES, DataRecipe, TrainRecipe, make_recipe, read_recipe
 
-SECTIONS = {"data": [DataRecipe], "model": [*model_recipe.MODELS.values()], "train": [TrainRecipe]}
+SECTIONS = {"data": [DataRecipe], "model": [*recipe_models.MODELS.values()], "train": [TrainRecipe]}
 KEYS = [
     (section, key)
     for section, kinds in SECTIONS.items()
     for key in dict.fromkeys(entry.name for kind in kinds for entry in fields(kind))
 ]
-DEMO = {entry.name for kind in (DataRecipe, model_recipe.TransformerRecipe, TrainRecipe) for entry in fields(kind)}
-DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
+DEMO = {entry.name for kind in (DataRecipe, recipe_models.TransformerRecipe, TrainRecipe) for entry in fields(kind)}
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "recipes.md"
 
 
 @pytest.mark.parametrize(
@@ -41,40 +41,40 @@ DOCS = Path(__file__).parents[2] / "docs" / "recipes.md"
         ({"train": {"last_item_share": 1.01}}, r"train\.last_item_share must be between 0 and 1"),
         ({"train": {"device": "tpu"}}, r"train\.device must be one of auto, cpu, cuda"),
         ({"train": {"budget_seconds": 0}}, r"train\.budget_seconds must be above 0"),
-        ({"train": {"window_step": 0}}, r"train\.window_step must be at least 1, or absent"),
-        ({"train": {"window_step": 201}}, r"train\.window_step must be at most model\.max_length \(200\)"),
+        ({"train": {"window_stride": 0}}, r"train\.window_stride must be at least 1, or absent"),
+        ({"train": {"window_stride": 201}}, r"train\.window_stride must be at most model\.max_length \(200\)"),
         ({"model": {"heads": 3}}, r"model\.width must be a multiple of model\.heads \(3\)"),
         ({"model": {"max_length": 1}}, r"model\.max_length must be at least 2"),
         ({"model": {"dropout": 1.0}}, r"model\.dropout must be at least 0 and below 1"),
         ({"model": {"attention_dropout": 1}}, r"model\.attention_dropout must be at least 0 and below 1"),
-        ({"model": {"network": "gru"}}, r"model\.network must be one of bert4rec, sasrec"),
-        ({"model": {"network": 3}}, r"model\.network must be one of bert4rec, sasrec"),
+        ({"model": {"name": "gru"}}, r"model\.name must be one of bert4rec, sasrec"),
+        ({"model": {"name": 3}}, r"model\.name must be one of bert4rec, sasrec"),
         (
-            {"model": {"network": "gru4rec", "heads": 2}},
-            r"model\.heads means nothing to gru4rec, which knows network, max",
+            {"model": {"name": "gru4rec", "heads": 2}},
+            r"model\.heads does not apply to gru4rec; its keys are name, max",
         ),
-        ({"model": {"network": "pop", "width": 2}}, r"model\.width means nothing to pop, which knows network"),
-        ({"model": {"network": "gru4rec", "layers": 0}}, r"model\.layers must be at least 1"),
-        ({"model": {"network": "gru4rec", "dropout": 1.0}}, r"model\.dropout must be at least 0 and below 1"),
-        ({"model": {"network": "caser", "span": 0}}, r"model\.span must be at least 1"),
-        ({"model": {"network": "recent-pop", "days": 0}}, r"model\.days must be above 0"),
-        ({"model": {"network": "rules", "reach": 0}}, r"model\.reach must be at least 1"),
-        ({"model": {"network": "rules", "decay": 0.4}}, r"model\.decay must be between 0\.5 and 1"),
-        ({"model": {"network": "item-knn", "neighbours": 0}}, r"model\.neighbours must be at least 1"),
-        ({"model": {"network": "session-knn", "sessions": 9}}, r"model\.sessions must be at least model\.neighbours"),
+        ({"model": {"name": "pop", "width": 2}}, r"model\.width does not apply to pop; its keys are name"),
+        ({"model": {"name": "gru4rec", "layers": 0}}, r"model\.layers must be at least 1"),
+        ({"model": {"name": "gru4rec", "dropout": 1.0}}, r"model\.dropout must be at least 0 and below 1"),
+        ({"model": {"name": "caser", "window": 0}}, r"model\.window must be at least 1"),
+        ({"model": {"name": "recent-pop", "days": 0}}, r"model\.days must be above 0"),
+        ({"model": {"name": "rules", "reach": 0}}, r"model\.reach must be at least 1"),
+        ({"model": {"name": "rules", "decay": 0.4}}, r"model\.decay must be between 0\.5 and 1"),
+        ({"model": {"name": "item-knn", "neighbours": 0}}, r"model\.neighbours must be at least 1"),
+        ({"model": {"name": "session-knn", "sessions": 9}}, r"model\.sessions must be at least model\.neighbours"),
         ({"model": {"norm": "after"}}, r"model\.norm must be one of post, pre, none, or absent"),
         ({"model": {"activation": "tanh"}}, r"model\.activation must be one of gelu, relu, or absent"),
         ({"model": {"positions": "sine"}}, r"model\.positions must be one of learned, relative, none"),
         ({"model": {"residual": 1}}, r"model\.residual must be true or false, not 1"),
         ({"model": {"inner_factor": 0}}, r"model\.inner_factor must be at least 1, or absent"),
-        ({"model": {"rules": 0}}, r"model\.rules must be at least 1, or absent"),
-        ({"model": {"network": "gru4rec", "rules": 5}}, r"model\.rules"),
-        ({"model": {"network": "ncf"}}, r"train\.loss must be one of gbce, bce, .* for ncf, which has no table"),
+        ({"model": {"rules_per_item": 0}}, r"model\.rules_per_item must be at least 1, or absent"),
+        ({"model": {"name": "gru4rec", "rules_per_item": 5}}, r"model\.rules_per_item"),
+        ({"model": {"name": "ncf"}}, r"train\.loss must be one of gbce, bce, .* for ncf, which has no table"),
         ({"model": {"popularity_discount": 11}}, r"model\.popularity_discount must be between 0 and 10"),
         ({"train": {"loss": "hinge"}}, r"train\.loss must be one of softmax, sampled_softmax, gbce, bce, bpr"),
         ({"train": {"loss": "gbce"}}, r"train\.negatives must be given when train\.loss is gbce"),
         ({"train": {"negatives": 0}}, r"train\.negatives must be at least 1, or absent"),
-        ({"train": {"calibration": 1.1}}, r"train\.calibration must be between 0 and 1"),
+        ({"train": {"gbce_t": 1.1}}, r"train\.gbce_t must be between 0 and 1"),
         ({"train": {"mask_count": 0}}, r"train\.mask_count must be at least 1, or absent"),
         ({"train": {"max_masks": 0}}, r"train\.max_masks must be at least 1, or absent"),
         ({"train": {"precision": "half"}}, r"train\.precision must be one of auto, float32, bfloat16"),
@@ -118,19 +118,63 @@ def test_settings_go_over_the_recipe():
     assert made.train.learning_rate == 0.01
 
 
+OLD = {
+    "data": {"behaviour": ["type"]},
+    "model": {"network": "caser", "span": 4, "horizontal": 3, "vertical": 2},
+    "train": {"start": "ppmi", "copies": 2, "calibration": 0.5, "window_step": 9, "crop_share": 0.25},
+}
+
+
+def test_old_names_of_keys_are_read_and_announced_once(capsys, monkeypatch):
+    """Recipes, settings and stored runs may use them; one line on stderr says what they are called now."""
+    monkeypatch.setattr(errors, "_announced", set())
+    made = make_recipe(OLD, ["data.behaviour=['value']"])
+    assert made.data.event_features == ("value",)
+    assert (made.model.name, made.model.window) == ("caser", 4)
+    assert (made.model.horizontal_filters, made.model.vertical_filters) == (3, 2)
+    assert (made.train.item_init, made.train.mask_copies, made.train.gbce_t) == ("ppmi", 2, 0.5)
+    assert (made.train.window_stride, made.train.crop_probability) == (9, 0.25)
+    [line] = capsys.readouterr().err.splitlines()
+    assert "model.network is now model.name" in line
+    assert "train.copies is now train.mask_copies" in line
+    assert make_recipe(OLD, ["data.behaviour=['value']"]) == made
+    assert capsys.readouterr().err == ""
+    nova = {"network": "nova-bert", "tied": True, "rules": 3, "composed": True, "new_items": 0.2, "categories": ["a"]}
+    old = make_recipe({"model": nova | {"behaviour_dropout": 0.3}}, announce=False).model
+    assert (old.tie_embeddings, old.rules_per_item, old.feature_embeddings) == (True, 3, True)
+    assert (old.id_dropout, old.event_dropout) == (0.2, 0.3)
+    assert capsys.readouterr().err == ""
+
+
+def test_old_names_stand_for_keys_that_exist():
+    """Each deprecated name leads to a key of today, and none of them is a key of its own section."""
+    known = {section: {key for name, key in KEYS if name == section} for section in SECTIONS}
+    for section, renamed in recipe_models.OLD_KEYS.items():
+        assert set(renamed.values()) <= known[section]
+        assert not set(renamed) & known[section]
+
+
+def test_a_setting_by_an_old_name_goes_over_the_recipe():
+    """The recipe may have the new name and the setting the old one; in one document the two are refused."""
+    assert make_recipe({"model": {"name": "sasrec"}}, ["model.network=gru4rec"]).model.name == "gru4rec"
+    assert make_recipe({"model": {"network": "sasrec"}}, ["model.name=gru4rec"]).model.name == "gru4rec"
+    with pytest.raises(RecipeError, match=r"model\.network is the old name of model\.name"):
+        make_recipe({"model": {"name": "sasrec", "network": "sasrec"}})
+
+
 def test_windows_may_touch_but_leave_no_gap():
     """A step of the whole window is the largest one."""
-    touching = {"model": {"max_length": 9}, "train": {"window_step": 9}}
-    assert make_recipe(touching).train.window_step == 9
-    with pytest.raises(RecipeError, match=r"train\.window_step must be at most model\.max_length \(8\)"):
+    touching = {"model": {"max_length": 9}, "train": {"window_stride": 9}}
+    assert make_recipe(touching).train.window_stride == 9
+    with pytest.raises(RecipeError, match=r"train\.window_stride must be at most model\.max_length \(8\)"):
         make_recipe(touching, ["model.max_length=8"])
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("epochs=3", "wants section.key=value"),
-        ("train.epochs", "wants section.key=value"),
+        ("epochs=3", "needs section.key=value"),
+        ("train.epochs", "needs section.key=value"),
         ("train.epoch=3", r"did you mean train\.epochs"),
         ("trains.epochs=3", "did you mean train"),
         ("train.epochs=many", r"train\.epochs must be a whole number, not 'many'"),
@@ -157,19 +201,19 @@ def test_recipes_are_found_by_name_or_path(tmp_path):
 
 def test_recipes_and_networks_know_the_same_names():
     """What a recipe may choose is what the networks offer: said twice, since reading a recipe must not import torch."""
-    assert catalogue.NETWORKS.keys() == model_recipe.NETWORKS.keys()
-    assert transformer.POSITIONS == model_recipe.POSITIONS
-    assert transformer.NORMS == model_recipe.NORMS
-    assert tuple(transformer.ACTIVATIONS) == model_recipe.ACTIVATIONS
-    assert nova.FUSIONS == model_recipe.FUSIONS
+    assert registry.NETWORKS.keys() == recipe_models.NETWORKS.keys()
+    assert transformer.POSITIONS == recipe_models.POSITIONS
+    assert transformer.NORMS == recipe_models.NORMS
+    assert tuple(transformer.ACTIVATIONS) == recipe_models.ACTIVATIONS
+    assert nova.FUSIONS == recipe_models.FUSIONS
 
 
-@pytest.mark.parametrize("name", model_recipe.NETWORKS)
+@pytest.mark.parametrize("name", recipe_models.NETWORKS)
 def test_a_recipe_knows_all_sizes_of_its_network(name):
     """Every size of a network but those that a log decides is a key, with the same default or an absent one."""
-    sizes = {entry.name: entry.default for entry in fields(catalogue.NETWORKS[name][1])}
-    keys = {entry.name: entry.default for entry in fields(model_recipe.NETWORKS[name])}
-    beside = {"network", *model_recipe.BESIDE_NETWORKS}
+    sizes = {entry.name: entry.default for entry in fields(registry.NETWORKS[name][1])}
+    keys = {entry.name: entry.default for entry in fields(recipe_models.NETWORKS[name])}
+    beside = {"name", *recipe_models.TRAINER_KEYS}
     assert sizes.keys() - {"item_count", "user_count"} == keys.keys() - beside
     given = {key: value for key, value in keys.items() if value is not None and key not in beside | {"heads"}}
     assert {key: sizes[key] for key in given} == given
@@ -183,7 +227,7 @@ def test_a_recipe_survives_json():
 
 def test_choices_are_what_differs_from_defaults():
     """They make the recipe again, and a key at its default, written down or not, is none of them."""
-    made = read_recipe("sasrec-ml-1m", ["train.seed=1", "train.start=random"])
+    made = read_recipe("sasrec-ml-1m", ["train.seed=1", "train.item_init=random"])
     assert make_recipe(made.list_choices()) == made == make_recipe(made.to_dict())
     assert "seed" not in made.list_choices()["train"]
     assert made.list_choices() == read_recipe("sasrec-ml-1m").list_choices()
@@ -192,7 +236,7 @@ def test_choices_are_what_differs_from_defaults():
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.toml")))
 def test_shipped_recipes_are_valid(name):
-    """Every recipe in the folder reads, says only what it knows, and is listed in docs/recipes.md."""
+    """Every recipe in the folder reads, says only what it knows, and is listed in docs/reference/recipes.md."""
     assert f"`{name}`" in DOCS.read_text().split("\n## ", maxsplit=1)[0]
     document = tomllib.loads((RECIPES / f"{name}.toml").read_text())
     assert make_recipe(document) == read_recipe(name)
@@ -200,7 +244,7 @@ def test_shipped_recipes_are_valid(name):
 
 @pytest.mark.parametrize(("section", "key"), KEYS)
 def test_every_key_is_documented(section, key):
-    """Each key has a row in docs/recipes.md under its section; those of the demo's network a comment in demo.toml."""
+    """Each key has a row in recipes.md under its section; those of the demo's network a comment in demo.toml."""
     heading = re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE)
     table = next(part for part in heading if part.startswith(f"[{section}]"))
     assert re.search(rf"^\| `{key}` \| .+ \| .{{10,}} \|$", table, flags=re.MULTILINE)
@@ -210,7 +254,7 @@ def test_every_key_is_documented(section, key):
 
 
 def test_documented_defaults_are_the_real_ones():
-    """The default column of docs/recipes.md says what the dataclasses say, and names no key that is gone."""
+    """The default column of docs/reference/recipes.md says what the dataclasses say, and names no key that is gone."""
     for part in re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE):
         name = re.match(r"\[(\w+)\]", part)
         if name:
@@ -224,10 +268,10 @@ def test_documented_defaults_are_the_real_ones():
             assert {key: tuple(v) if isinstance(v, list) else v for key, v in written.items()} == default
 
 
-@pytest.mark.parametrize("name", model_recipe.MODELS)
+@pytest.mark.parametrize("name", recipe_models.MODELS)
 def test_every_models_keys_are_documented(name):
-    """The table of models in docs/recipes.md lists what each one knows beside `network`, with its own default."""
+    """The table of models in recipes.md lists what each one knows beside `name`, with its own default."""
     row = re.search(rf"^\| `{name}` \|.*\| ([^|]*) \|$", DOCS.read_text(), flags=re.MULTILINE)
     assert row, f"{name} has no row"
-    known = {entry.name: entry.default for entry in fields(model_recipe.MODELS[name]) if entry.name != "network"}
+    known = {entry.name: entry.default for entry in fields(recipe_models.MODELS[name]) if entry.name != "name"}
     assert set(re.findall(r"`(\w+)`", row[1])) == set(known)

@@ -7,15 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from model.contract.bundle import read_bundle
+from model.contract.bundle import Bundle, read_bundle
+from training import errors
+from training.arguments import make_parser
 from training.cli import main
-from training.run import Run
+from training.runs.run import Run
 
 RECIPE = """
 [model]
@@ -53,64 +56,119 @@ def _start(*arguments):
     )
 
 
-def test_a_log_becomes_a_run_lists_and_a_bundle(tmp_path, cycle_csv, recipe, capsys):
-    """Fit in a process of its own, then evaluate, recommend and publish from its run."""
-    run = tmp_path / "run"
-    items = tmp_path / "items.csv"
-    items.write_text("item,title\ni01,One\ni99,Nobody has it\n")
-    fit = _start("fit", recipe, "--data", cycle_csv, "--out", run, "--items", items, "--set", "train.seed=3")
-    out, err = fit.communicate(timeout=100)
-    assert fit.returncode == 0, err
-    assert re.search(r"^bert4rec +[01]\.\d{4} \[[01]\.\d{4}, [01]\.\d{4}\]", out, flags=re.MULTILINE)
-    assert re.search(r"^(bert4rec|markov|pop) wins: its NDCG@10 is", out, flags=re.MULTILINE)
-    assert "Traceback" not in err
-    assert err.count("\n") < 30
+@dataclass(frozen=True)
+class Fitted:
+    """A run that `fit` made in a process of its own, and what it was made of."""
 
-    config = json.loads((run / "config.json").read_text())
-    assert config["recipe"]["train"]["seed"] == 3
+    run: Path
+    log: Path
+    out: str
+    err: str
+
+    def read(self, name: str) -> dict:
+        """One of the run's JSON documents."""
+        return json.loads((self.run / name).read_text())
+
+    def count_events(self) -> list[int]:
+        """How often each item stands in the whole log, the held-out events, the newest, among them."""
+        return pl.read_csv(self.log)["item"].value_counts(sort=False).sort("item")["count"].to_list()
+
+    def list_pairs(self) -> set[tuple[str, str]]:
+        """Every user and item of the log."""
+        return set(pl.read_csv(self.log).select("user", "item").rows())
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, write_cycles) -> Fitted:
+    """One run for all tests that only read it."""
+    folder = tmp_path_factory.mktemp("fitted")
+    log, run = write_cycles(folder), folder / "run"
+    (folder / "small.toml").write_text(RECIPE)
+    (folder / "items.csv").write_text("item,title\ni01,One\ni99,Nobody has it\n")
+    more = ("--items", folder / "items.csv", "--set", "train.seed=3")
+    fit = _start("fit", folder / "small.toml", "--data", log, "--out", run, *more)
+    out, err = fit.communicate(timeout=200)
+    assert fit.returncode == 0, err
+    return Fitted(run, log, out, err)
+
+
+def test_fit_says_how_good_the_model_is(fitted):
+    """Metrics with intervals and who wins on stdout, few lines on stderr."""
+    assert re.search(r"^bert4rec +[01]\.\d{4} \[[01]\.\d{4}, [01]\.\d{4}\]", fitted.out, flags=re.MULTILINE)
+    assert "No winner: markov and rules have the same NDCG@10." in fitted.out
+    assert "Traceback" not in fitted.err
+    assert fitted.err.count("\n") < 30
+
+
+def test_a_run_holds_what_it_was_made_by(fitted):
+    """Recipe, log, environment, counts of the whole log, the seed in the results, too."""
+    config = fitted.read("config.json")
+    assert config["recipe"]["train"]["seed"] == fitted.read("results.json")["seed"] == 3
     assert config["data"]["users"] == 24
     assert config["environment"]["threads"] == 1
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert np.load(fitted.run / "counts.npy").tolist() == fitted.count_events()
+
+
+def test_a_run_holds_its_course(fitted):
+    """A line for each epoch, from the first on, and a picture."""
+    lines = [json.loads(line) for line in (fitted.run / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
     assert {"loss", "learning_rate", "seconds", "tokens_per_second", "validation"} < lines[0].keys()
-    assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
-    events = pl.read_csv(cycle_csv)
-    whole = events["item"].value_counts(sort=False).sort("item")["count"].to_list()
-    assert np.load(run / "counts.npy").tolist() == whole  # the held-out events, the newest, among them
+    assert (fitted.run / "curves.png").read_bytes().startswith(b"\x89PNG")
 
-    assert main(["evaluate", str(run), "--data", str(cycle_csv), "--json"]) == 0
+
+def test_evaluate_repeats_what_fit_measured(fitted, capsys):
+    """By the same protocol, seed and users."""
+    assert main(["evaluate", str(fitted.run), "--data", str(fitted.log), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown.keys() == {"protocol", "seed", "users", "metrics"}
     assert (shown["protocol"], shown["seed"], shown["users"]) == ("P2", 12345, 24)
-    results = json.loads((run / "results.json").read_text())
-    assert shown["metrics"] == results["models"]["bert4rec"]
-    assert config["recipe"]["train"]["seed"] == results["seed"] == 3
+    assert shown["metrics"] == fitted.read("results.json")["models"]["bert4rec"]
 
+
+def test_recommend_lists_unseen_items_of_every_user(fitted, tmp_path):
+    """As a Parquet file, ranked."""
     lists = tmp_path / "lists.parquet"
-    assert (
-        main(["recommend", str(run), "--data", str(cycle_csv), "--users", "all", "-k", "3", "--out", str(lists)]) == 0
-    )
+    options = ["--users", "all", "-k", "3", "--out", str(lists)]
+    assert main(["recommend", str(fitted.run), "--data", str(fitted.log), *options]) == 0
     frame = pl.read_parquet(lists)
     assert frame.columns == ["user", "rank", "item", "score"]
     assert frame["user"].n_unique() == 24
-    seen = set(pl.read_csv(cycle_csv).select("user", "item").rows())
-    assert not seen & set(frame.select("user", "item").rows())
+    assert not fitted.list_pairs() & set(frame.select("user", "item").rows())
 
-    more = ["--scan", "int8", "--neighbours", str(cycle_csv)]
-    assert main(["publish", str(run), "--out", str(tmp_path / "bundles"), *more]) == 0
-    bundle = read_bundle(tmp_path / "bundles")
-    assert b"MatMulInteger" in bundle.network
-    assert bundle.manifest.data_fingerprint == config["data"]["fingerprint"]
-    assert bundle.manifest.metrics["HR@10"] == results["models"]["bert4rec"]["HR@10"]["value"]
-    assert bundle.manifest.last_event_at == config["data"]["last_event_at"]
-    assert json.loads(bundle.metadata[0]) == {"title": "One"}
-    assert bundle.counts.tolist() == whole
-    assert len(bundle.golden) > 10
-    met = bundle.sessions.items[bundle.sessions.starts[0] : bundle.sessions.starts[1]]
-    assert {("u00", item) for item in bundle.vocabulary.decode(met.tolist())} == {
-        row for row in seen if row[0] == "u00"
-    }
-    assert len(bundle.sessions.moments) == 24
+
+@pytest.fixture(scope="module")
+def published(fitted, tmp_path_factory) -> Bundle:
+    """The bundle of that run, with neighbours and a scan in whole numbers."""
+    folder = tmp_path_factory.mktemp("bundles")
+    more = ["--item-scoring", "int8", "--neighbours", str(fitted.log)]
+    assert main(["publish", str(fitted.run), "--out", str(folder), *more]) == 0
+    return read_bundle(folder)
+
+
+def test_a_bundle_says_where_it_comes_from(fitted, published):
+    """The log's fingerprint and newest event, the run's metrics, titles and counts."""
+    data, results = fitted.read("config.json")["data"], fitted.read("results.json")
+    assert published.manifest.data_fingerprint == data["fingerprint"]
+    assert published.manifest.last_event_at == data["last_event_at"]
+    assert published.manifest.metrics["HR@10"] == results["models"]["bert4rec"]["HR@10"]["value"]
+    assert json.loads(published.metadata[0]) == {"title": "One"}
+    assert published.counts.tolist() == fitted.count_events()
+
+
+def test_a_bundle_scans_as_it_was_told_and_has_examples(published):
+    """Whole numbers in the graph, golden examples beside it."""
+    assert b"MatMulInteger" in published.network
+    assert len(published.golden) > 10
+
+
+def test_a_bundle_holds_the_histories_of_the_neighbours_file(fitted, published):
+    """Every user is a session, the first one's items those of the first user."""
+    sessions = published.sessions
+    met = sessions.items[sessions.starts[0] : sessions.starts[1]]
+    pairs = {("u00", item) for item in published.vocabulary.decode(met.tolist())}
+    assert pairs == {pair for pair in fitted.list_pairs() if pair[0] == "u00"}
+    assert len(sessions.moments) == 24
 
 
 def test_ctrl_c_saves_and_the_resumed_run_is_the_whole_one(tmp_path, cycle_csv, recipe, capsys):
@@ -118,18 +176,18 @@ def test_ctrl_c_saves_and_the_resumed_run_is_the_whole_one(tmp_path, cycle_csv, 
     settings = ["--set", "train.epochs=60", "--set", "train.patience=60"]
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     fit = _start("fit", recipe, "--data", cycle_csv, "--out", stopped, *settings)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (stopped / "metrics.jsonl").exists() and fit.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     fit.send_signal(signal.SIGINT)
-    _, err = fit.communicate(timeout=60)
+    _, err = fit.communicate(timeout=120)
     assert fit.returncode == 130, err
-    assert "--resume goes on" in err
+    assert "with --resume to continue" in err
     assert "Traceback" not in err
     assert not (stopped / "results.json").exists()
     for out, more in ((stopped, ["--resume"]), (whole, [])):
         again = _start("fit", recipe, "--data", cycle_csv, "--out", out, *settings, *more)
-        _, err = again.communicate(timeout=100)
+        _, err = again.communicate(timeout=200)
         assert again.returncode == 0, err
     assert (stopped / "kept.safetensors").read_bytes() == (whole / "kept.safetensors").read_bytes()
     results = [json.loads((out / "results.json").read_text()) for out in (stopped, whole)]
@@ -137,7 +195,30 @@ def test_ctrl_c_saves_and_the_resumed_run_is_the_whole_one(tmp_path, cycle_csv, 
     epochs = [Run.open(out).read_epochs() for out in (stopped, whole)]
     assert [line["loss"] for line in epochs[0]] == [line["loss"] for line in epochs[1]]
     assert main(["fit", recipe, "--data", str(cycle_csv), "--out", str(whole), *settings, "--resume"]) == 0
-    assert "wins" in capsys.readouterr().out
+    assert "No winner: markov and rules" in capsys.readouterr().out
+
+
+def test_a_model_no_better_than_popularity_is_said_aloud(tmp_path, cycle_csv, recipe, capsys):
+    """`fit` warns of it at its end and `publish` again; both do what they were told."""
+    run = tmp_path / "run"
+    untrained = ["train.learning_rate=1e-9", "train.epochs=1", "train.seed=1"]
+    settings = [word for setting in untrained for word in ("--set", setting)]
+    assert main(["fit", recipe, "--data", str(cycle_csv), "--out", str(run), *settings]) == 0
+    assert re.search(
+        r"WARNING: the model does not beat popularity beyond chance: its NDCG@10 is [+-]", capsys.readouterr().err
+    )
+    assert main(["publish", str(run), "--out", str(tmp_path / "bundles")]) == 0
+    assert "WARNING: the model does not beat popularity" in capsys.readouterr().err
+
+
+def test_a_tie_is_no_win(tmp_path, capsys):
+    """With one item all models are right, and none is above another."""
+    log = tmp_path / "one.csv"
+    log.write_text("user,item,timestamp\n" + "".join(f"u{user},i,{day}\n" for user in range(9) for day in range(4)))
+    assert main(["fit", "pop", "--data", str(log), "--out", str(tmp_path / "run")]) == 0
+    out = capsys.readouterr().out
+    assert "No winner: pop and markov have the same NDCG@10." in out
+    assert " wins: its" not in out
 
 
 def test_a_killed_run_leaves_a_whole_checkpoint(tmp_path, cycle_csv, recipe):
@@ -145,20 +226,20 @@ def test_a_killed_run_leaves_a_whole_checkpoint(tmp_path, cycle_csv, recipe):
     run = tmp_path / "run"
     settings = ["--set", "train.epochs=2000", "--set", "train.patience=2000"]
     fit = _start("fit", recipe, "--data", cycle_csv, "--out", run, *settings)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (run / "checkpoint" / "last.safetensors").exists() and fit.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.2)
     fit.kill()
-    fit.communicate(timeout=60)
+    fit.communicate(timeout=120)
     assert fit.returncode == -signal.SIGKILL
     again = _start("fit", recipe, "--data", cycle_csv, "--out", run, *settings, "--resume")
     before = (run / "checkpoint" / "last.safetensors").stat().st_mtime_ns
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while (run / "checkpoint" / "last.safetensors").stat().st_mtime_ns == before and time.monotonic() < deadline:
         time.sleep(0.01)
     again.send_signal(signal.SIGTERM)
-    _, err = again.communicate(timeout=60)
+    _, err = again.communicate(timeout=120)
     assert again.returncode == 128 + signal.SIGTERM, err
     epochs = [line["epoch"] for line in Run.open(run).read_epochs()]
     assert epochs == list(range(1, len(epochs) + 1))
@@ -181,7 +262,7 @@ def test_a_run_is_evaluated_under_the_split_it_was_trained_by(tmp_path, cycle_cs
     assert main(["evaluate", run, "--data", str(late), "--set", "data.test_share=0.2"]) == 2
     assert "the moment of the split must stay the same" in capsys.readouterr().err
     assert main(["evaluate", run, "--data", str(late), "--train-only"]) == 2
-    assert "--train-only is for counters" in capsys.readouterr().err
+    assert "--train-only applies to baselines" in capsys.readouterr().err
     assert main(["evaluate", "markov", "--data", str(late), "--protocol", "time", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["HR@1"]["value"] == 1.0
 
@@ -220,21 +301,24 @@ def test_baselines_are_evaluated_like_runs(cycle_csv, capsys, baseline):
     [
         (["fit", "none", "--data", "{csv}", "--out", "{out}"], "there is no recipe 'none'"),
         (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--set", "train.epoch=1"], "did you mean train.epochs"),
-        (["fit", "demo", "--data", "{none}", "--out", "{out}"], "is no file"),
+        (["fit", "demo", "--data", "{none}", "--out", "{out}"], "is neither a file"),
         (["fit", "demo", "--data", "{csv}", "--out", "{full}"], "is not empty: choose another --out"),
         (["fit", "demo", "--data", "{two}", "--out", "{out}"], "no user has 3 events"),
         (
             ["fit", "demo", "--data", "{micro}", "--out", "{out}"],
             "micro.csv, line 2: the time in column 'timestamp' lies",
         ),
-        (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--items", "{two}x"], "is no file"),
-        (["evaluate", "{out}", "--data", "{csv}"], "is no run: it has no config.json"),
-        (["evaluate", "pop", "--data", "{csv}", "--set", "train.epochs=1"], "only data.* and model.* matter here"),
+        (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--items", "{two}x"], "is not a file"),
+        (["evaluate", "{out}", "--data", "{csv}"], "is not a run: it has no config.json"),
+        (
+            ["evaluate", "pop", "--data", "{csv}", "--set", "train.epochs=1"],
+            "this command reads only data.* and model.*",
+        ),
         (["evaluate", "pop", "--data", "{csv}", "--protocol", "P1"], "fewer than 100 items"),
-        (["evaluate", "pop", "--data", "{csv}", "--seed", "-1"], "--seed starts at 0"),
-        (["recommend", "{out}", "--data", "{csv}", "--users", "all", "-k", "0"], "-k starts at 1"),
+        (["evaluate", "pop", "--data", "{csv}", "--seed", "-1"], "--seed must be at least 0"),
+        (["recommend", "{out}", "--data", "{csv}", "--users", "all", "-k", "0"], "-k must be at least 1"),
         (["recommend", "{out}", "--data", "{csv}", "--users", "all", "--out", "x.json"], ".parquet or .csv"),
-        (["publish", "{out}", "--out", "{full}"], "is no run"),
+        (["publish", "{out}", "--out", "{full}"], "is not a run"),
     ],
 )
 def test_bad_input_ends_with_one_sentence_and_2(tmp_path, cycle_csv, capsys, arguments, message):
@@ -261,13 +345,15 @@ def test_a_run_is_only_resumed_as_it_was_begun(tmp_path, cycle_csv, recipe, caps
     fit = ["fit", recipe, "--data", str(cycle_csv), "--out", run, "--set", "train.epochs=1"]
     assert main(fit) == 0
     assert main(fit) == 2
-    assert "holds a run already: continue it with --resume" in capsys.readouterr().err
+    assert "already holds a run: continue it with --resume" in capsys.readouterr().err
     assert main([*fit, "--resume", "--set", "train.seed=8"]) == 2
-    assert "was begun with train.seed = 1, not 8" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "was started with train.seed = 1, not 8" in said
+    assert "the same recipe, except train.epochs and train.budget_seconds" in said
     other = tmp_path / "other.csv"
     other.write_text(cycle_csv.read_text().replace("u00,", "v00,"))
     assert main([*fit, "--resume", "--data", str(other)]) == 2
-    assert "was begun on another log" in capsys.readouterr().err
+    assert "was started on another log" in capsys.readouterr().err
     (tmp_path / "run" / "results.json").unlink()
     assert main(["publish", run, "--out", str(tmp_path / "bundles")]) == 2
     assert "is not finished" in capsys.readouterr().err
@@ -277,6 +363,31 @@ def test_a_run_is_only_resumed_as_it_was_begun(tmp_path, cycle_csv, recipe, caps
     (tmp_path / "run" / "config.json").write_text("{")
     assert main(["evaluate", run, "--data", str(cycle_csv)]) == 2
     assert "config.json is not what a run writes" in capsys.readouterr().err
+
+
+def test_a_finished_run_goes_on_when_it_is_given_more(tmp_path, cycle_csv, recipe, capsys):
+    """More epochs, then an hour instead of no budget: trained, tested and written anew, the same bits each time."""
+    weights = []
+    for name in ("one", "two"):
+        run = tmp_path / name
+        fit = ["fit", recipe, "--data", str(cycle_csv), "--out", str(run), "--set", "train.keep=last"]
+        assert main([*fit, "--set", "train.epochs=2"]) == 0
+        more = [*fit, "--resume", "--set", "train.epochs=5"]
+        assert main(more) == 0
+        assert "Kept epoch 5 of 5 (all 5 epochs done)" in capsys.readouterr().out
+        opened = Run.open(run)
+        assert [line["epoch"] for line in opened.read_epochs()] == [1, 2, 3, 4, 5]
+        assert opened.config["recipe"]["train"]["epochs"] == 5
+        weights.append((run / "kept.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+    again = (run / "results.json").stat().st_mtime_ns
+    assert main(more) == 0  # nothing changed: nothing is done
+    assert (run / "results.json").stat().st_mtime_ns == again
+    assert main([*more, "--set", "train.budget_seconds=3600"]) == 0  # five epochs are all the same
+    assert (run / "kept.safetensors").read_bytes() == weights[1]
+    assert Run.open(run).recipe.train.budget_seconds == 3600
+    assert main([*fit, "--resume", "--set", "train.epochs=3", "--set", "train.budget_seconds=3600"]) == 0
+    assert "Kept epoch 5 of 5 (all 3 epochs done)" in capsys.readouterr().out
 
 
 def test_other_logs_are_ranked_by_what_the_run_knows(tmp_path, cycle_csv, recipe, capsys):
@@ -386,14 +497,14 @@ def test_runs_that_cannot_be_paired_are_refused(tmp_path, cycle_csv, recipe, cap
     out = ["--out", str(tmp_path / "picture.png")]
     data = ["--data", str(cycle_csv)]
     for arguments, message in (
-        ([runs["one"], runs["other"]], "were tested on another log: name --data FILE"),
+        ([runs["one"], runs["other"]], "were tested on another log: give --data FILE"),
         ([runs["one"], runs["timed"]], "were tested on another protocol"),
         ([runs["one"], runs["timed"], *data], "are partly in its training data"),
-        ([runs["one"], f"{tmp_path}/./one"], "wants every run once"),
-        ([runs["one"]], "wants two runs at least"),
-        ([runs["one"], runs["other"], "--protocol", "P2"], "--protocol wants --data"),
-        ([runs["one"], "pop"], "pop is no run"),
-        ([runs["one"], runs["other"], *data, "--seed", "-1"], "--seed starts at 0"),
+        ([runs["one"], f"{tmp_path}/./one"], "takes each run only once"),
+        ([runs["one"]], "needs at least two runs"),
+        ([runs["one"], runs["other"], "--protocol", "P2"], "--protocol needs --data"),
+        ([runs["one"], "pop"], "pop is not a run"),
+        ([runs["one"], runs["other"], *data, "--seed", "-1"], "--seed must be at least 0"),
     ):
         assert main(["compare", *arguments, *out]) == 2
         assert message in capsys.readouterr().err
@@ -433,6 +544,14 @@ def test_help_is_instant_and_needs_no_torch():
         "try: c.main(['--help'])\n"
         "except SystemExit as e: print(e.code, {'torch', 'polars'} & set(sys.modules))"
     )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert "recommend" in answer.stdout
     assert answer.stdout.endswith("0 set()\n")
+
+
+def test_the_old_name_of_item_scoring_is_announced(capsys, monkeypatch):
+    """`publish --scan` still works, and says once what the option is called now."""
+    monkeypatch.setattr(errors, "_announced", set())
+    for option, lines in (("--item-scoring", 0), ("--scan", 1), ("--scan", 0)):
+        assert make_parser().parse_args(["publish", "run", "--out", "out", option, "int8"]).item_scoring == "int8"
+        assert capsys.readouterr().err.count("--scan is now --item-scoring") == lines

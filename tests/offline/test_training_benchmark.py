@@ -1,4 +1,4 @@
-"""The comparison of trainers: what is counted, how turns become ratios, and our own contestant from end to end."""
+"""The comparison of trainers: what is counted, how turns become ratios, and our own system from end to end."""
 
 import itertools
 import sys
@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.training import turns
-from benchmarks.training.contestants.meter import Count, Meter
+from benchmarks.training import rounds
 from benchmarks.training.picture import draw_paces, draw_race
+from benchmarks.training.rounds import TurnFailed, plan_turns, run_turn
 from benchmarks.training.summary import describe_race, format_race, format_summary, summarize
+from benchmarks.training.systems.meter import Count, Meter
 from benchmarks.training.terms import Terms, count_prefix_tokens, cut_material, read_task, write_task
-from benchmarks.training.turns import TurnFailed, plan_turns, run_turn
-from training.split import leave_one_out
+from training.data.split import leave_one_out
 
 
 @pytest.fixture
@@ -23,10 +23,10 @@ def material(make_log):
     return cut_material(leave_one_out(log), 12, max_length=5, users=2, seed=1)
 
 
-def make_turn(contestant, tokens, cpu_seconds, *, epoch_tokens=100, checks=()):
-    """A turn as a contestant ends it."""
+def make_turn(system, tokens, cpu_seconds, *, epoch_tokens=100, checks=()):
+    """A turn as a system ends it."""
     paces = {"tokens": tokens, "seconds": 2.0 * cpu_seconds, "cpu_seconds": cpu_seconds}
-    return {"contestant": contestant, "epoch_tokens": epoch_tokens, "checks": list(checks), **paces}
+    return {"contestant": system, "epoch_tokens": epoch_tokens, "checks": list(checks), **paces}
 
 
 def test_all_train_on_the_newest_items_and_are_asked_about_whole_histories(material):
@@ -134,7 +134,7 @@ def test_ours_stands_beside_every_peer():
     assert plan_turns([], 2) == ["nextitem", "nextitem"]
 
 
-def test_our_contestant_runs(material, tmp_path):
+def test_our_system_runs(material, tmp_path):
     """A whole turn in a process of its own: full batches, every token counted, a validation at the end."""
     write_task(tmp_path, Terms(max_length=5, width=8, batch_size=2, seconds=0.05, target=0.99), material)
     lines = []
@@ -148,8 +148,8 @@ def test_our_contestant_runs(material, tmp_path):
     assert 0 <= turn["checks"][-1][2] <= 1
 
 
-def test_a_contestant_that_fails_says_why(tmp_path, monkeypatch):
+def test_a_system_that_fails_says_why(tmp_path, monkeypatch):
     """The end of what it wrote is in the error."""
-    monkeypatch.setattr(turns, "_ROOT", Path(__file__).parents[2])
+    monkeypatch.setattr(rounds, "_ROOT", Path(__file__).parents[2])
     with pytest.raises(TurnFailed, match=r"nextitem ended with status 1(.|\n)*terms\.json"):
         run_turn("nextitem", Path(sys.executable), tmp_path, threads=1, on_line=lambda _: None)

@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.contract.arrays import ARRAY_FAULTS
-from model.contract.files import write_whole
-from model.nets.catalogue import NETWORKS
+from model.contract.atomic_files import write_whole
+from model.contract.npy import ARRAY_FAULTS
 from model.nets.network import UserNetwork
+from model.nets.registry import NETWORKS
 from training.errors import InputError
-from training.files import write_json
-from training.metrics import measure_ranks
-from training.model_recipe import CounterRecipe, TransformerRecipe
+from training.evaluation.metrics import measure_ranks
+from training.evaluation.results import SHOWN
+from training.json_files import write_json
 from training.recipe import DataRecipe, Recipe, make_recipe
-from training.results import SHOWN
-from training.shapes import METRIC, parse
+from training.recipe_models import OLD_KEYS, BaselineRecipe, CaserRecipe, TransformerRecipe
+from training.runs.documents import METRIC, parse
 
 Document = dict[str, Any]
 CELL = {
@@ -48,6 +48,11 @@ CELL = {
     "environment": {},
     "measured_at": str,
 }
+
+
+HYBRID = "hybrid"
+"""The kind of a transformer whose score has sequential rules in it."""
+TRANSFORMERS = ("transformer", HYBRID)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +80,8 @@ class Cell:
 
     @property
     def run(self) -> Path:
-        """The run's folder, another one for another recipe; a key that is new since then changes nothing."""
-        choices = json.dumps(self.recipe.list_choices(), sort_keys=True)
+        """The run's folder, another one for another recipe; a key that is new or renamed since then changes nothing."""
+        choices = json.dumps(_list_choices(self.recipe), sort_keys=True)
         digest = hashlib.sha256(choices.encode()).hexdigest()[:8]
         return self.runs / self.data / f"{self.model}-s{self.seed}-{digest}"
 
@@ -90,7 +95,7 @@ class Cell:
         """The cell that a document is of."""
         return cls(
             model=document["model"],
-            recipe=make_recipe(document["recipe"]),
+            recipe=_read_recipe(document),
             data=document["data"]["name"],
             protocol=document["protocol"],
             out=out,
@@ -99,7 +104,7 @@ class Cell:
 
     def is_finished(self) -> bool:
         """Whether the document is there, and of this recipe. Raises InputError for a damaged one."""
-        return self.path.is_file() and make_recipe(read_cell(self.path)["recipe"]) == self.recipe
+        return self.path.is_file() and _read_recipe(read_cell(self.path)) == self.recipe
 
     def write(self, document: Document, greater: NDArray[np.int64], ties: NDArray[np.int64]) -> None:
         """Keep the ranks (B), as `Ranks` has them, then the document, which makes the cell finished."""
@@ -119,20 +124,37 @@ class Cell:
 
 
 def name_kind(recipe: Recipe) -> str:
-    """Transformer, another network of sequences, a network of users (which cannot be served), or a counter."""
-    if isinstance(recipe.model, CounterRecipe):
-        return "counter"
+    """Transformer, one with rules, another network of sequences, a network of users (never served), or a baseline."""
+    if isinstance(recipe.model, BaselineRecipe):
+        return "counter"  # the word of stored cells and tables
     if isinstance(recipe.model, TransformerRecipe):
-        return "transformer"
-    return "user" if issubclass(NETWORKS[recipe.model.network][0], UserNetwork) else "sequence"
+        return TRANSFORMERS[recipe.rules_per_item is not None]
+    return "user" if issubclass(NETWORKS[recipe.model.name][0], UserNetwork) else "sequence"
+
+
+def _read_recipe(document: Document) -> Recipe:
+    """The recipe of a cell, which may be older than today's key names. Raises RecipeError."""
+    return make_recipe(document["recipe"], announce=False)
+
+
+def _list_choices(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """`Recipe.list_choices` under the first name of each key, so that the folders of older runs are found again."""
+    first = {section: {new: old for old, new in keys.items()} for section, keys in OLD_KEYS.items()}
+    if not isinstance(recipe.model, CaserRecipe):
+        del first["model"]["window"]  # the baselines' key of this name was always called so
+    return {
+        section: {first[section].get(key, key): value for key, value in keys.items()}
+        for section, keys in recipe.list_choices().items()
+    }
 
 
 def read_cell(path: Path) -> Document:
     """One cell's document. Raises InputError for a damaged one."""
     try:
-        return dict(parse(path.read_text(), CELL))
+        document = dict(parse(path.read_text(), CELL))
+        return document | {"kind": name_kind(_read_recipe(document))}  # kinds may have been others then
     except (OSError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is no cell of a benchmark: {error}; delete it to measure it anew") from error
+        raise InputError(f"{path} is not a valid benchmark cell: {error}; delete it to measure it again") from error
 
 
 def read_cells(out: Path) -> list[Document]:
@@ -144,10 +166,10 @@ def require_log(out: Path, data: str, fingerprint: str, recipe: DataRecipe) -> N
     """Refuse to put cells beside those of another log, or of other events of it. Raises InputError."""
     for cell in read_cells(out):
         if cell["data"]["name"] == data and (
-            cell["data"]["fingerprint"] != fingerprint or make_recipe(cell["recipe"]).data != recipe
+            cell["data"]["fingerprint"] != fingerprint or _read_recipe(cell).data != recipe
         ):
             raise InputError(
-                f"{out / data} holds cells of another log or of other events of it: give this one another --name"
+                f"{out / data} holds cells of another log, or of other events of this log: choose another --name"
             )
 
 

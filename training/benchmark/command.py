@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from model.contract.files import write_whole
+from model.contract.atomic_files import write_whole
 from training.benchmark.cells import group_cells, read_cells
-from training.benchmark.picture import draw_benchmark
+from training.benchmark.plan import Plan, measure_missing
+from training.benchmark.plot import draw_benchmark
 from training.benchmark.table import format_csv, format_markdown
 from training.benchmark.verdict import judge, read_verdict
-from training.benchmark.work import Plan, measure_missing
 
 
 def run_benchmark(plans: Sequence[Plan], stop: Callable[[], bool]) -> str | None:

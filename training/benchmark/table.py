@@ -7,10 +7,22 @@ from statistics import fmean
 from typing import Any
 
 from training.benchmark.cells import Document, group_cells
-from training.benchmark.published import RECIPES, Source, compare, find_sources, format_row
+from training.benchmark.published import (
+    BELOW,
+    MORE,
+    RECIPES,
+    Row,
+    Source,
+    compare,
+    count_as_held_out,
+    find_sources,
+    format_row,
+    say_held_out,
+)
 from training.benchmark.verdict import format_verdict
-from training.protocol import PROTOCOLS
-from training.results import DECIDES, SHOWN, format_interval
+from training.evaluation.metrics import PRIMARY_METRIC
+from training.evaluation.protocol import PROTOCOLS
+from training.evaluation.results import SHOWN, format_interval
 
 
 def average_seeds(cells: Sequence[Document]) -> list[Document]:
@@ -28,7 +40,7 @@ def average_seeds(cells: Sequence[Document]) -> list[Document]:
             row["discounted"] = _average([cell["discounted"]["metrics"] for cell in seeds])
             row["discounts"] = sorted({cell["discounted"]["by"] for cell in seeds})
         rows.append(row)
-    return sorted(rows, key=lambda row: -float(row["metrics"][DECIDES]["value"]))
+    return sorted(rows, key=lambda row: -float(row["metrics"][PRIMARY_METRIC]["value"]))
 
 
 def _average(seeds: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
@@ -44,18 +56,21 @@ def format_markdown(
     """A table for each log and protocol, with the verdict over it."""
     lines = ["# Benchmark", "", f"![Every model with its interval]({picture})"]
     for (data, protocol), group in group_cells(cells).items():
-        sizes = group[0]["data"]
+        sizes, held_out = group[0]["data"], group[0]["recipe"]["data"]["held_out_users"]
+        by_time = PROTOCOLS[protocol].split == "time"
         lines += [
             "",
             f"## {data}, {protocol}",
             "",
             f"{PROTOCOLS[protocol].summary}; {sizes['users']:,} users, {sizes['items']:,} items, "
             f"{sizes['events']:,} events, {group[0]['questions']:,} questions. Means over users with 95 % intervals; "
-            "ms a request: one history at a time, ranked in the trainer's process.",
+            "ms a request: one history at a time, ranked in the trainer's process."
+            + ("" if by_time else f" The event before the test trains, but {say_held_out(held_out)}."),
             "",
         ]
         verdict = verdicts.get((data, protocol))
-        lines += [f"**{format_verdict(data, protocol, verdict)}**", ""] if verdict else []
+        kinds = {cell["model"]: cell["kind"] for cell in group}
+        lines += [f"**{format_verdict(data, protocol, verdict, kinds)}**", ""] if verdict else []
         lines += [
             f"| model | kind | seeds | {' | '.join(SHOWN)} | parameters | training, s | ms a request |",
             f"|---|---|---|{'---|' * len(SHOWN)}---|---|---|",
@@ -65,20 +80,20 @@ def format_markdown(
         if any("discounted" in row for row in rows):
             lines += ["", *_format_discounted(rows)]
         for source in find_sources(sizes["fingerprint"], protocol):
-            lines += _format_beside(source, rows)
+            lines += _format_beside(source, rows, held_out)
     return "\n".join(lines) + "\n"
 
 
 def _format_discounted(rows: Sequence[Document]) -> list[str]:
     """The same weights with popularity taken off the scores."""
     head = [
-        'With popularity discounted as validation prefers (docs/protocols.md, "What P1 rewards"):',
+        'With popularity discounted as validation prefers (docs/reference/protocols.md, "What P1 rewards"):',
         "",
         f"| model | discount | {' | '.join(SHOWN)} |",
         f"|---|---|{'---|' * len(SHOWN)}",
     ]
     ranked = sorted(
-        (row for row in rows if "discounted" in row), key=lambda row: -float(row["discounted"][DECIDES]["value"])
+        (row for row in rows if "discounted" in row), key=lambda row: -float(row["discounted"][PRIMARY_METRIC]["value"])
     )
     return head + [
         f"| {row['model']} | {' to '.join(f'{by:g}' for by in row['discounts'])} | "
@@ -87,20 +102,30 @@ def _format_discounted(rows: Sequence[Document]) -> list[str]:
     ]
 
 
-def _format_beside(source: Source, rows: Sequence[Document]) -> list[str]:
-    """What a paper prints, and whether it was reached; nothing where none of its models is there."""
+def _format_beside(source: Source, rows: Sequence[Document], held_out: int | None) -> list[str]:
+    """What a paper prints, and whether it was reached; nothing where none of its models is there.
+
+    `held_out`: how many users' event before the test trained none of the rows.
+    """
+    unfair = count_as_held_out(held_out) < count_as_held_out(source.held_out_users)
+
+    def mark(metrics: Mapping[str, Mapping[str, float]], printed: Row) -> str:
+        found = compare(metrics, printed)
+        return found + MORE if unfair and found != BELOW else found
+
     discounted = any("discounted" in row for row in rows)
     found = {row["model"]: row for row in rows}
     beside = []
     for name, printed in source.rows.items():
         for row in (found[model] for model in RECIPES[name] if model in found):
-            marks = [compare(row["metrics"], printed)]
+            marks = [mark(row["metrics"], printed)]
             if discounted:
-                marks.append(compare(row["discounted"], printed) if "discounted" in row else "")
+                marks.append(mark(row["discounted"], printed) if "discounted" in row else "")
             beside.append(f"| {row['model']} | {name}: {format_row(printed)} | {' | '.join(marks)} |")
     if not beside:
         return []
-    but = f" ({source.but})" if source.but else ""
+    but = "; ".join([f"{say_held_out(source.held_out_users)} event before the test is held out there", source.but])
+    but = f" ({but.removesuffix('; ')})"
     return [
         "",
         f"Beside {source.name}{but}; within: below, but inside the 95 % intervals of all metrics:",

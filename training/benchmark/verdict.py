@@ -1,4 +1,7 @@
-"""Does the transformer beat the best baseline on this log? One sentence, paired over the same users."""
+"""Does the transformer beat the best baseline on this log? One sentence, paired over the same users.
+
+Rules may be added to a transformer and to no baseline: where the best one has them, the sentence says so.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.benchmark.cells import Cell, Document, name_kind
+from training.benchmark.cells import HYBRID, TRANSFORMERS, Cell, Document, name_kind
 from training.errors import InputError
-from training.files import write_json
-from training.protocol import SEED
-from training.results import DECIDES, describe_values, format_interval
-from training.shapes import METRIC, parse
+from training.evaluation.metrics import PRIMARY_METRIC
+from training.evaluation.protocol import SEED
+from training.evaluation.results import describe_values, format_interval
+from training.json_files import write_json
+from training.runs.documents import METRIC, parse
 
 VERDICT = {"transformer": str, "baseline": str, "users": int, "lead": METRIC}
 
@@ -29,10 +33,10 @@ def judge(documents: Sequence[Document], *, out: Path, runs: Path) -> Document |
         found = cell.read_values()
         if found is None:
             return None
-        values.setdefault(cell.model, []).append(found[DECIDES])
+        values.setdefault(cell.model, []).append(found[PRIMARY_METRIC])
     means = {model: np.mean(each, axis=0) for model, each in values.items()}
     ranking = sorted(means, key=lambda model: float(means[model].mean()), reverse=True)
-    best = {kind: [model for model in ranking if (kinds[model] == "transformer") is kind] for kind in (True, False)}
+    best = {kind: [model for model in ranking if (kinds[model] in TRANSFORMERS) is kind] for kind in (True, False)}
     if not (best[True] and best[False]):
         return None
     transformer, baseline = best[True][0], best[False][0]
@@ -56,17 +60,18 @@ def read_verdict(documents: Sequence[Document], *, out: Path) -> Document | None
     try:
         verdict = dict(parse(path.read_text(), VERDICT))
     except (OSError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is no verdict: {error}; delete it") from error
+        raise InputError(f"{path} is not a valid verdict: {error}; delete it") from error
     return verdict if verdict.get("cells") == _name_cells(documents) else None
 
 
-def format_verdict(data: str, protocol: str, verdict: Mapping[str, Any]) -> str:
-    """The sentence."""
+def format_verdict(data: str, protocol: str, verdict: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
+    """The sentence; `kinds` are those of the models by name."""
+    rules = ", with sequential rules in its score" if kinds.get(verdict["transformer"]) == HYBRID else ""
     lead = verdict["lead"]
     says = "beats" if lead["low"] > 0 else "loses to" if lead["high"] < 0 else "is not told apart from"
     return (
-        f"On {data} under {protocol} the best transformer, {verdict['transformer']}, {says} the best baseline, "
-        f"{verdict['baseline']}: its {DECIDES} is {format_interval(lead, '+')} beside it (95 % over the same "
+        f"On {data} under {protocol} the best transformer, {verdict['transformer']}{rules}, {says} the best baseline, "
+        f"{verdict['baseline']}: its {PRIMARY_METRIC} is {format_interval(lead, '+')} beside it (95 % over the same "
         f"{verdict['users']:,} users)."
     )
 

@@ -1,0 +1,1 @@
+"""Count-based baselines: popularity, chains, neighbours and sequential rules."""

@@ -1,1 +1,0 @@
-"""Models that count: no training, no weights, scores from what the log holds."""

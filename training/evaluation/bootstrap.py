@@ -1,0 +1,26 @@
+"""95 % intervals of means over users: the percentile bootstrap (Efron 1979)."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+_RESAMPLES = 1000
+_CELLS_AT_ONCE = 2**24
+
+
+def estimate_intervals(values: NDArray[np.float64], seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Low and high end of the mean of each column of (B, M), users (rows) resampled with replacement: both (M).
+
+    Users with the same values are drawn as one group: how often a group is drawn is multinomial, which is the same
+    law and much less to draw.
+    """
+    if not len(values):
+        raise ValueError("there are no users to draw from")
+    groups, sizes = np.unique(values, axis=0, return_counts=True)
+    rng = np.random.default_rng(seed)
+    step = max(1, _CELLS_AT_ONCE // len(groups))
+    means = [
+        rng.multinomial(len(values), sizes / len(values), size=min(step, _RESAMPLES - begin)) @ groups / len(values)
+        for begin in range(0, _RESAMPLES, step)
+    ]
+    low, high = np.quantile(np.concatenate(means), (0.025, 0.975), axis=0)
+    return low, high

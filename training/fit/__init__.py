@@ -1,0 +1,1 @@
+"""How a network learns: batches, masks, negatives, losses, optimizer, loop."""

@@ -1,0 +1,262 @@
+"""`fit`: from a log to a finished run, wired once."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from model.contract.atomic_files import write_whole
+from model.nets.network import Network
+from training.baselines.catalogue import make_baseline
+from training.baselines.rules import learn_rules, require_room
+from training.data.event_features import learn_event_features
+from training.data.histories import Histories
+from training.data.interactions import Log
+from training.data.item_features import learn_columns
+from training.data.items import read_items
+from training.data.reader import read_log
+from training.data.split import Questions, Split
+from training.environment import choose_device
+from training.errors import InputError, RecipeError, RunError
+from training.evaluation.attention import measure_attention
+from training.evaluation.metrics import PRIMARY_METRIC, average
+from training.evaluation.protocol import PROTOCOLS, SEED, build_task, find_twin
+from training.evaluation.ranking import NetworkScorer, Scorer, evaluate, evaluate_task
+from training.evaluation.results import OVER_POPULARITY, compare_models, describe_scores, measure_lead
+from training.fit.batches import Samples
+from training.fit.distributed import Processes, join_processes
+from training.fit.loop import SILENT, Watcher, find_end, train
+from training.fit.optimizer import make_optimizer
+from training.fit.ppmi import add_item_vectors, factorise_items
+from training.fit.progress_bar import Display
+from training.fit.rule_weight import choose_rule_weight, try_rule_weights
+from training.json_files import write_json
+from training.plots.attention_map import draw_attention
+from training.plots.learning_curves import draw_curves
+from training.recipe import DataRecipe, Recipe
+from training.recipe_models import BASELINES, BaselineRecipe, TransformerRecipe
+from training.runs.checkpoint import load_checkpoint, save_checkpoint, save_weights
+from training.runs.evaluate import cut, make_scorer, name_protocol, print_note
+from training.runs.progress import Epoch, Progress
+from training.runs.run import Run
+
+LENGTH = ("train.epochs", "train.budget_seconds")
+"""What may be another one when a run is resumed; the learning rate goes on as if it had been so from the start."""
+POPULARITY = "pop"
+COMPARED = (POPULARITY, "markov", "rules")
+"""Baselines that `fit` evaluates beside each finished run: the cheap ones."""
+
+
+def fit(
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    *,
+    resume: bool,
+    items: Path | None,
+    stop: Callable[[], bool],
+    baselines: Sequence[str] = COMPARED,
+) -> dict[str, Any] | None:
+    """Train by a recipe into the folder `out`. Returns its results and those of some baselines, or None after a stop.
+
+    With `resume`, a run that was stopped or killed goes on where its last checkpoint was, and so does a finished one
+    where the recipe now gives it more epochs or seconds. Under torchrun every process calls this; the first one writes.
+    """
+    run = Run(out)
+    device = _check_device(recipe)
+    with join_processes(device) as processes:
+        if processes.first:
+            _check_folder(run, resume=resume)
+        metadata = read_items(items) if items else None
+        log, split = _read_split(data, recipe.data)
+        require_room(len(log.vocabulary), recipe.rules_per_item)
+
+        def begin() -> dict[str, Any] | None:
+            if run.exists:
+                if _check_same(run, recipe, log):
+                    run.change_length(recipe)
+            else:
+                columns = learn_columns(recipe.model, metadata, log.vocabulary)
+                event_features = learn_event_features(recipe, log, split.train)
+                run.start(recipe, log, metadata, columns, event_features, train=split.train, data=data, device=device)
+            return run.read_results() if run.is_finished else None
+
+        results = processes.broadcast(begin)
+        if results is None:
+            if isinstance(recipe.model, BaselineRecipe):
+                progress = Progress(finished="counted")
+            else:
+                progress = _train(run, log, split, stop, processes)
+            if progress.finished:
+                results = processes.broadcast(lambda: _conclude(run, log, split, progress, baselines))
+    return results
+
+
+def _check_folder(run: Run, *, resume: bool) -> None:
+    if run.exists and not resume:
+        raise RunError(f"{run.path} already holds a run: continue it with --resume, or choose another --out")
+    if not run.exists and run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())) and not resume:
+        raise RunError(f"{run.path} is not empty: choose another --out")
+
+
+def _check_device(recipe: Recipe) -> torch.device:
+    device = choose_device(recipe.train.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RecipeError("train.device is cuda, but this machine has no CUDA device: set train.device=auto")
+    return device
+
+
+def _read_split(data: Path, recipe: DataRecipe) -> tuple[Log, Split]:
+    log = read_log(data, recipe)
+    return log, cut(log, recipe)
+
+
+def _check_same(run: Run, recipe: Recipe, log: Log) -> bool:
+    """Refuse to go on with another recipe or log than the run began with. True where only its length is another one."""
+    if log.fingerprint != run.config["data"]["fingerprint"]:
+        raise RunError(f"{run.path} was started on another log: --resume needs the same --data")
+    begun, now = run.recipe.to_dict(), recipe.to_dict()
+    for section, entries in now.items():
+        for key, value in entries.items():
+            if begun[section][key] != value and f"{section}.{key}" not in LENGTH:
+                raise RunError(
+                    f"{run.path} was started with {section}.{key} = {begun[section][key]!r}, not {value!r}: "
+                    f"--resume needs the same recipe, except {' and '.join(LENGTH)}"
+                )
+    return begun != now
+
+
+def _train(run: Run, log: Log, split: Split, stop: Callable[[], bool], processes: Processes) -> Progress:
+    recipe, device = run.recipe.train, choose_device(run.recipe.train.device)
+    torch.manual_seed(recipe.seed)
+    network = run.make_network().to(device)
+    optimizer = make_optimizer(network, recipe)
+    fresh = processes.broadcast(lambda: not run.checkpoint.exists())
+    if fresh and recipe.item_init == "ppmi":
+        config = network.config
+        add_item_vectors(
+            network,
+            processes.broadcast(lambda: factorise_items(split.train, config.item_count, config.width, recipe.seed)),
+        )
+    progress = Progress() if fresh else load_checkpoint(run.checkpoint, network, optimizer)
+    if progress.epoch and not progress.step:  # between two epochs, or behind the last one: the length may have changed
+        progress.finished = find_end(recipe, progress)
+    events = run.encode_events(log)
+    samples = Samples(
+        split.train,
+        recipe,
+        max_length=network.config.max_length,
+        item_count=network.config.item_count,
+        causal=network.causal,
+        events=events,
+    )
+    questions = _choose_users(split.validation, recipe.validation_users, recipe.seed)
+    loop = partial(
+        train,
+        network,
+        optimizer,
+        samples=samples,
+        validate=lambda: average(evaluate(NetworkScorer(network, split.train, events), questions)),
+        recipe=recipe,
+        progress=progress,
+        processes=processes,
+    )
+    if not processes.first:
+        loop(watcher=SILENT)
+        return progress
+    with Display(recipe, samples.steps) as display:
+
+        def note_epoch(epoch: Epoch, state: Progress) -> None:
+            run.append_epoch(replace(epoch, validation=dict(epoch.validation)))
+            display.show_epoch(epoch, state)
+
+        loop(
+            watcher=Watcher(
+                on_step=display.show_step,
+                on_epoch=note_epoch,
+                keep=lambda: save_weights(run.kept, network),
+                save=lambda state: save_checkpoint(run.checkpoint, network, optimizer, state),
+                stop=stop,
+            )
+        )
+    return progress
+
+
+def _choose_users(questions: Questions, most: int | None, seed: int) -> Questions:
+    """All validation questions, or the same random ones in every epoch."""
+    if most is None or most >= len(questions):
+        return questions
+    return questions.select(np.sort(np.random.default_rng(seed).permutation(len(questions))[:most]))
+
+
+def _conclude(run: Run, log: Log, split: Split, progress: Progress, baselines: Sequence[str]) -> dict[str, Any]:
+    """Evaluate the run and some baselines on the test questions, and write the results."""
+    name, V = run.recipe.name, len(run.vocabulary)
+    rules = None if run.recipe.rules_per_item is None else _add_rules(run, log, split, run.recipe.rules_per_item)
+    begun = time.monotonic()
+    scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
+    if rules is not None:
+        scorers[run.recipe.model.name] = NetworkScorer(run.load_network(alone=True), events=run.encode_events(log))
+    if isinstance(run.recipe.model, BaselineRecipe):
+        progress.seconds = time.monotonic() - begun
+    for baseline in baselines:
+        if baseline not in scorers:
+            scorers[baseline] = make_baseline(BASELINES[baseline](name=baseline), split.train, V, log.timestamps_ms)
+    task = build_task(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
+    print_note(find_twin(task.protocol, log))
+    scores = {name: evaluate_task(scorer, task) for name, scorer in scorers.items()}
+    with_popularity = POPULARITY in scores and name != POPULARITY
+    results = {
+        "protocol": task.protocol.name,
+        "seed": run.recipe.train.seed,
+        "users": len(task.questions),
+        "models": {name: describe_scores(found, task.seed) for name, found in scores.items()},
+        **({"comparison": compare_models(scores, task.seed)} if len(scores) > 1 else {}),
+        **({OVER_POPULARITY: measure_lead(scores[name], scores[POPULARITY], task.seed)} if with_popularity else {}),
+        **({} if rules is None else {"rules": rules}),
+        "epochs": progress.epoch,
+        "kept_epoch": progress.kept_epoch,
+        "stopped_because": progress.finished,
+        "training_seconds": round(progress.seconds, 1),
+        "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    run.write_ranks(scores[name].ranks)
+    _draw(run, progress, task.questions.histories)
+    write_json(run.path / "results.json", results)
+    return results
+
+
+def _add_rules(run: Run, log: Log, split: Split, most: int) -> dict[str, Any]:
+    """Count rules in the training histories, choose their strength on the validation questions, and keep them."""
+    scorer = NetworkScorer(run.load_network(alone=True), events=run.encode_events(log))
+    recipe = run.recipe.train
+    rules = learn_rules(split.train, len(run.vocabulary), most).to(scorer.network.item_bias.device)
+    tried = try_rule_weights(scorer, rules, _choose_users(split.validation, recipe.validation_users, recipe.seed))
+    rules.strength.fill_(choose_rule_weight(tried))
+    save_weights(run.rules, rules)
+    return {
+        "strength": choose_rule_weight(tried),
+        PRIMARY_METRIC: {f"{strength:g}": value for strength, value in tried.items()},
+    }
+
+
+def _draw(run: Run, progress: Progress, histories: Histories) -> None:
+    if progress.epoch:
+        write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch, run.recipe))
+    if isinstance(run.recipe.model, TransformerRecipe):
+        _draw_attention(run, run.load_network(alone=True), histories)
+
+
+def _draw_attention(run: Run, network: Network, histories: Histories) -> None:
+    try:
+        found = measure_attention(network, histories)
+    except InputError as error:
+        print_note(f"{run.attention.name} was not written: {error}")
+    else:
+        write_whole(run.attention, draw_attention(found, run.recipe.model.name))

@@ -1,0 +1,37 @@
+"""The weight of sequential rules beside a network, chosen on validation questions. Test events play no part."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from model.nets.rules import SequentialRules
+from training.data.split import Questions
+from training.evaluation.metrics import PRIMARY_METRIC, measure_ranks
+from training.evaluation.ranking import NetworkScorer, rank_batch, show_batches, split_rows
+
+RULE_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0)
+"""The candidates; 0 is the network alone."""
+
+
+@torch.inference_mode()
+def try_rule_weights(scorer: NetworkScorer, rules: SequentialRules, questions: Questions) -> dict[float, float]:
+    """NDCG@10 over validation questions by rule weight. The network, without rules, scores each question once."""
+    config = scorer.network.config
+    totals = dict.fromkeys(RULE_WEIGHTS, 0.0)
+    with show_batches("questions", len(questions)) as answered:
+        for rows in split_rows(questions, config.item_count):
+            batch = questions.select(rows)
+            alone = scorer.score(batch.histories)
+            item_ids, _ = batch.histories.query_next(max_length=config.max_length, mask_index=config.item_count + 1)
+            lift = rules.lift(torch.from_numpy(item_ids).to(alone.device))[:, 1:-1]
+            for rule_weight in RULE_WEIGHTS:
+                greater, ties, _ = rank_batch(alone + rule_weight * lift, batch)
+                totals[rule_weight] += float(np.sum(measure_ranks(greater, ties)[PRIMARY_METRIC]))
+            answered(len(rows))
+    return {rule_weight: total / len(questions) for rule_weight, total in totals.items()}
+
+
+def choose_rule_weight(tried: Mapping[float, float]) -> float:
+    """The best one, the least of equals."""
+    return max(sorted(tried), key=lambda rule_weight: tried[rule_weight])

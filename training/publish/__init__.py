@@ -1,0 +1,1 @@
+"""From a run to a bundle, or to lists for every user."""

@@ -1,0 +1,83 @@
+"""A finished run -> a bundle that the service can serve."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.contract.manifest import BundleError
+from model.contract.sessions import Sessions
+from model.contract.vocabulary import Vocabulary
+from model.export.graph import publish_bundle
+from model.export.parity import ExportError
+from model.export.ranking import Scan
+from model.nets.network import SequenceNetwork
+from model.nets.nova import Nova
+from training.baselines.neighbours import gather_sessions
+from training.data.items import read_items
+from training.data.reader import read_log
+from training.errors import RunError, TrainingError
+from training.publish.new_items import add_items
+from training.recipe import DataRecipe
+from training.runs.run import Run
+
+
+def publish_run(
+    run: Run, root: Path, items: Path | None, *, neighbours: Path | None = None, scan: Scan | None = None
+) -> Path:
+    """Publish the kept weights of a run under `root` and make them current. `items` goes before what `fit` was given.
+
+    A network that was trained for new items (model.id_dropout) is published with those of `items`, too. `neighbours` is
+    a log, all of whose histories answer while the network cannot, as `session-knn` does.
+
+    Without a `scan` the catalogue's size chooses how items are ranked (model/export/ranking.py).
+
+    Raises RunError while the run is not finished and for what cannot be served, and TrainingError when the exported
+    graph answers otherwise than the network.
+    """
+    results = run.read_results()
+    name = run.recipe.name
+    network = run.load_network()
+    if not isinstance(network, SequenceNetwork):
+        raise RunError(f"{name} ranks only for the users of its training log: it can be evaluated, but not published")
+    metadata, vocabulary = run.read_metadata(), run.vocabulary
+    if items:
+        given = read_items(items)
+        if isinstance(network, Nova) and network.config.id_dropout:
+            network, vocabulary = add_items(run, network, given)
+        metadata = {**(metadata or {}), **given}
+    counts = np.zeros(len(vocabulary), dtype=np.int64)
+    counts[vocabulary.encode(run.vocabulary.item_ids) - 1] = run.read_counts()
+    histories = [vocabulary.encode(run.vocabulary.decode(sample)).tolist() for sample in run.read_samples()]
+    try:
+        return publish_bundle(
+            root,
+            network.cpu(),
+            vocabulary=vocabulary,
+            counts=counts,
+            trained_at=datetime.fromisoformat(results["finished_at"]),
+            last_event_at=run.config["data"]["last_event_at"],
+            data_fingerprint=run.config["data"]["fingerprint"],
+            metrics=_name_metrics(run, results),
+            histories=histories,
+            metadata=metadata,
+            sessions=None if neighbours is None else _gather_sessions(neighbours, run.recipe.data, vocabulary),
+            event_types=() if run.event_features is None else run.event_features.event_types,
+            name=name,
+            scan=scan,
+        )
+    except (ExportError, BundleError) as error:
+        raise TrainingError(f"the run was not published: {error}") from error
+
+
+def _gather_sessions(data: Path, recipe: DataRecipe, vocabulary: Vocabulary) -> Sessions:
+    log = read_log(data, recipe, vocabulary=vocabulary)
+    return gather_sessions(log.histories, len(vocabulary), log.timestamps_ms)
+
+
+def _name_metrics(run: Run, results: dict[str, Any]) -> dict[str, float]:
+    """The run's test metrics, or none where popularity is discounted otherwise than when it was tested."""
+    if run.recipe.popularity_discount != run.config["recipe"]["model"].get("popularity_discount", 0):
+        return {}
+    return {key: metric["value"] for key, metric in results["models"][run.recipe.name].items()}

@@ -1,0 +1,1 @@
+"""A run on disk: its documents, its checkpoint, and later evaluation of it."""
