@@ -23,24 +23,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.graph.proof import StepsDiffer, prove
-from benchmarks.graph.steps import (
-    CASES,
-    SCORED,
-    Case,
-    Feed,
-    Run,
-    draw_feed,
-    draw_lengths,
-    draw_network,
-    open_batches,
-    open_bound,
-    open_encoders,
-    open_graphs,
-)
-from benchmarks.training.machine import describe_machine
+from benchmarks.graph.steps import SCORED, Run, open_batches, open_bound, open_encoders, open_graphs
+from benchmarks.harness.cases import CASES, Case, Feed, draw_feed, draw_lengths, draw_network, read_case
+from benchmarks.harness.machine import describe_machine
 from model.nets.network import SequenceNetwork
 from training.environment import describe_environment
-from training.files import write_json
+from training.json_files import write_json
 
 _LEAST_RUNS = 2
 _INTERRUPTED = 130
@@ -179,11 +167,6 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=0.2, help="of each step in a round")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/graph.json"))
     return parser
-
-
-def read_case(text: str) -> Case:
-    """N,items,D."""
-    return Case(*map(int, text.split(",")))
 
 
 if __name__ == "__main__":

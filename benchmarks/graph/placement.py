@@ -14,7 +14,8 @@ fallback_cpu_capability.cc, core/optimizer/transformer_memcpy.cc, docs/OperatorK
 4. Backwards from what is wanted on the CPU: a node that gives nothing else goes there.
 5. Between what is left of both worlds stand copies, also for an input of the graph that both read.
 
-This is a reading of its rules, and no run: a session with CUDA says itself whether it captures (service/bound.py).
+This is a reading of its rules, and no run: a session with CUDA says itself whether it captures
+(service/inference/cuda_graphs.py).
 """
 
 import argparse
@@ -30,10 +31,10 @@ import onnxruntime
 import torch
 from onnx import TensorProto
 
-from model.export import export_network
-from model.nets.catalogue import make_network
+from model.export.graph import export_network
+from model.export.ranking import Scan
 from model.nets.network import SequenceNetwork
-from model.serving.ranking import Scan
+from model.nets.registry import make_network
 
 SCANS: tuple[Scan, ...] = ("plain", "float32", "int8")
 NETWORKS = ("bert4rec", "sasrec", "gru4rec", "caser-history", "cbow", "skip-gram", "fmc")

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from benchmarks.graph.steps import Case, K, Run, draw_feed, draw_lengths
+from benchmarks.graph.steps import Run
+from benchmarks.harness.cases import Case, K, draw_feed, draw_lengths
 from model.nets.network import SequenceNetwork
 
 TOLERANCE = 1e-4

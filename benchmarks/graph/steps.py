@@ -1,74 +1,27 @@
 """The graphs that are compared: from the plain export that returns every score to the one that is published."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import torch
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor
 
-from model.contract.question import OUTPUTS, Question, stack_questions
-from model.export import export_network, export_states
-from model.nets.catalogue import make_network
+from benchmarks.harness.cases import Feed, K, export_scores
+from model.contract.query import OUTPUTS
+from model.export.graph import export_network, export_states
+from model.export.rewrite import LastState, rewrite
 from model.nets.network import SequenceNetwork
-from model.serving.network import LastState, rewrite
-from service.bound import BoundRuns
-from service.buckets import Bucket, list_buckets
-from service.engine import open_engine
+from service.inference.cuda_graphs import CudaGraphRunner
+from service.inference.engine import open_engine
+from service.inference.shape_buckets import Bucket, list_buckets
 
-K = 10
 RANKED, SCORED = "plain export, sorted by numpy", "its scores alone"
 """The two that the others are held to; the second is no answer yet."""
-Feed = dict[str, NDArray[Any]]
 Run = Callable[[Feed], list[NDArray[Any]]]
-
-
-class Case(NamedTuple):
-    """A window of N items, a catalogue and a width."""
-
-    max_length: int
-    items: int
-    width: int
-
-    def __str__(self) -> str:
-        return f"N={self.max_length}, {self.items:,} items, D={self.width}"
-
-
-CASES = (Case(50, 3_416, 64), Case(200, 3_416, 64), Case(200, 26_744, 128), Case(50, 1_000_000, 64))
-
-
-def draw_network(case: Case, name: str) -> SequenceNetwork:
-    """Random weights of the size of trained ones: scores spread by a few units, popular items a little longer."""
-    torch.manual_seed(1)
-    network = make_network(name, item_count=case.items, max_length=case.max_length, width=case.width)
-    assert isinstance(network, SequenceNetwork)  # noqa: S101 - `--network` names no other
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(std=0.1)
-        network.items.weight *= torch.exp(0.2 * torch.randn(len(network.items.weight), 1))
-    return network.eval()
-
-
-def draw_feed(case: Case, rows: int, *, lengths: NDArray[np.int64] | None = None, seed: int = 0) -> Feed:
-    """The inputs of as many users whose histories are excluded; full windows unless lengths are given."""
-    draw = np.random.default_rng(seed)
-    full = np.full(rows, case.max_length - 1)
-    histories = [
-        draw.integers(1, case.items + 1, size=n).astype(np.int32) for n in (full if lengths is None else lengths)
-    ]
-    questions = [Question(history=history, exclude=history, candidates=None, k=K) for history in histories]
-    return stack_questions(questions, max_length=case.max_length, mask_index=case.items + 1)
-
-
-def draw_lengths(case: Case, rows: int, *, seed: int = 0) -> NDArray[np.int64]:
-    """Histories as in MovieLens-1M: half of them under 96 items, some far beyond the window."""
-    draw = np.random.default_rng(seed)
-    return np.minimum(case.max_length - 1, np.exp(draw.normal(np.log(96), 1.0, size=rows)).astype(np.int64))
 
 
 def open_encoders(network: SequenceNetwork, threads: int) -> dict[str, Run]:
@@ -108,16 +61,16 @@ def open_bound(network: SequenceNetwork, threads: int) -> dict[str, Run]:
     """The published graph run as ever, from buffers of the batch's own shape, and in the shapes that a GPU runs."""
     session = _open_session(export_network(network), threads)
     items, N = network.config.item_count, network.config.max_length
-    own: dict[Bucket, BoundRuns] = {}
+    own: dict[Bucket, CudaGraphRunner] = {}
 
     def run_own(feed: Feed) -> list[NDArray[Any]]:
         (rows, length), (k,) = feed["item_ids"].shape, feed["k"].tolist()
         bucket = Bucket(rows, length, feed["exclude"].shape[1], feed["candidates"].shape[1], k)
         if bucket not in own:
-            own[bucket] = BoundRuns(session, [bucket], device="cpu")
+            own[bucket] = CudaGraphRunner(session, [bucket], device="cpu")
         return list(own[bucket].run(feed))
 
-    few = BoundRuns(session, list_buckets(max_batch=32, max_length=N, item_count=items), device="cpu")
+    few = CudaGraphRunner(session, list_buckets(max_batch=32, max_length=N, item_count=items), device="cpu")
     return {
         "run": lambda feed: session.run(OUTPUTS, feed),
         "bound, in its own shape": run_own,
@@ -133,17 +86,6 @@ class _AtMask(LastState):
         return self.network.read_head(self.network.encode(item_ids, lengths, last)[:, 0])
 
 
-def export_scores(network: SequenceNetwork) -> onnx.ModelProto:
-    """The plain export: every item's score leaves the graph, (B, V + 2), -inf at PAD and MASK."""
-    model = export_states(LastState(network), max_length=network.config.max_length)
-    bias = np.pad(network.item_bias.detach().numpy(), 1, constant_values=-np.inf)
-    model.graph.initializer.append(numpy_helper.from_array(bias, "bias"))
-    model.graph.node.append(helper.make_node("Gemm", ["state", "network.items.weight", "bias"], ["scores"], transB=1))
-    del model.graph.output[:]
-    model.graph.output.append(helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["B", "V"]))
-    return model
-
-
 def _open(model: onnx.ModelProto | bytes, threads: int, outputs: list[str] | tuple[str, ...]) -> Run:
     session = _open_session(model if isinstance(model, bytes) else model.SerializeToString(), threads)
     names = {value.name for value in session.get_inputs()}
@@ -151,7 +93,7 @@ def _open(model: onnx.ModelProto | bytes, threads: int, outputs: list[str] | tup
 
 
 def _open_session(graph: bytes, threads: int) -> onnxruntime.InferenceSession:
-    """A session with the service's settings (service/engine.py)."""
+    """A session with the service's settings (service/inference/engine.py)."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

@@ -1,7 +1,7 @@
 """The service, a textbook handler, LitServe, BentoML and empty endpoints, under load from the same machine.
 
-`make bench` makes the peers' environments and runs it; docs/serving-speed.md says what is counted. Results are written
-after every turn: Ctrl-C loses none of them, and ends every process.
+`make bench` makes the peers' environments and runs it; docs/lab/serving-speed.md says what is counted. Results
+are written after every turn: Ctrl-C loses none of them, and ends every process.
 """
 
 import argparse
@@ -21,27 +21,26 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.graph.__main__ import read_case
-from benchmarks.graph.steps import CASES
+from benchmarks.harness.cases import CASES, read_case
+from benchmarks.harness.machine import describe_machine
 from benchmarks.serving.events import compare_events
-from benchmarks.serving.field import PEERS, Contestant, find_python, list_field
-from benchmarks.serving.match import Match, meet
 from benchmarks.serving.material import draw_histories, write_network
+from benchmarks.serving.matrix import Matrix, start_systems
 from benchmarks.serving.picture import draw_latencies
 from benchmarks.serving.proof import AnswersDiffer
+from benchmarks.serving.roster import PEERS, System, find_python, list_systems
+from benchmarks.serving.rounds import Plan, Turn
 from benchmarks.serving.servers import ServerFailed
 from benchmarks.serving.stored import open_store
 from benchmarks.serving.summary import format_start, format_summary, summarize, summarize_events
-from benchmarks.serving.turns import Plan, Turn
-from benchmarks.training.machine import describe_machine
-from model.contract.files import write_whole
+from model.contract.atomic_files import write_whole
 from service.errors import StartFailed
 from training.environment import describe_environment
-from training.files import write_json
+from training.json_files import write_json
 
 _INTERRUPTED = 130
 _LOADS = ("events", "closed", "open")
-_KINDS = tuple(dict.fromkeys(each.kind for each in list_field()))
+_KINDS = tuple(dict.fromkeys(each.kind for each in list_systems()))
 _PACKAGES = (
     "fastapi",
     "hiredis",
@@ -57,17 +56,17 @@ _PACKAGES = (
 
 
 def main() -> int:
-    """Run all cases. 0: done, 1: a contestant failed, 2: something is missing, 130: stopped."""
+    """Run all cases. 0: done, 1: a system failed, 2: something is missing, 130: stopped."""
     options = _make_parser().parse_args()
-    field = [each for each in list_field() if each.kind in options.contestants and each.workers in options.workers]
-    missing = [path for name in PEERS if name in options.contestants if not (path := _find(options, name)).is_file()]
+    roster = [each for each in list_systems() if each.kind in options.systems and each.workers in options.workers]
+    missing = [path for name in PEERS if name in options.systems if not (path := _find(options, name)).is_file()]
     if missing:
         sys.stderr.write(f"no {' and no '.join(map(str, missing))}: `make bench` makes the environments\n")
         return 2
     signal.signal(signal.SIGTERM, _stop)
     try:
         with tempfile.TemporaryDirectory(prefix="bench-serving-") as logs:
-            _run(options, field, Path(logs))
+            _run(options, roster, Path(logs))
     except (ServerFailed, AnswersDiffer, StartFailed, TimeoutError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -77,7 +76,7 @@ def main() -> int:
     return 0
 
 
-def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -> None:
+def _run(options: argparse.Namespace, roster: Sequence[System], logs: Path) -> None:
     torch.set_num_threads(1)
     plan = Plan(
         rounds=options.rounds,
@@ -95,8 +94,9 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
         | {package: version(package) for package in _PACKAGES},
         "generator": "on the same machine",
         "terms": {
-            name: getattr(options, name)
-            for name in ("rounds", "seconds", "connections", "users", "contestants", "workers")
+            **{name: getattr(options, name) for name in ("rounds", "seconds", "connections", "users")},
+            "contestants": options.systems,
+            "workers": options.workers,
         },
         "cases": [],
     }
@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
         if "events" in options.loads:
             folder = write_network(options.cases[0], options.cache, announce=announce)
             turns: list[Any] = []
-            for turn in compare_events(field, folder, plan, logs=logs, announce=announce):
+            for turn in compare_events(roster, folder, plan, logs=logs, announce=announce):
                 turns.append(turn)
                 document["events"] = {"turns": turns, "summary": summarize_events(turns)}
                 write_json(options.out, document)
@@ -128,9 +128,9 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
                     options.cache,
                     progress=lambda done, total: announce(f"N={case.max_length}: users are stored", done, total),  # noqa: B023
                 ) as store,
-                meet(field, store, folder, histories, plan, logs=logs, announce=announce) as match,
+                start_systems(roster, store, folder, histories, plan, logs=logs, announce=announce) as matrix,
             ):
-                started = match.describe()
+                started = matrix.describe()
                 _write(f"{case}\n{format_start(started)}")
                 offered = options.histories[:1] if "open" in options.loads else []
                 for kind in options.histories:
@@ -138,7 +138,7 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
                     document["cases"].append(entry)
                     gc.collect()
                     gc.freeze()  # what stays need not be looked through while somebody is measured
-                    for turn in _take_turns(match, histories[kind], entry["turns"], open_loop=kind in offered):
+                    for turn in _take_turns(matrix, histories[kind], entry["turns"], open_loop=kind in offered):
                         entry["turns"].append(turn)
                         entry["summary"] = summarize(entry["turns"])
                         write_json(options.out, document)
@@ -149,11 +149,11 @@ def _run(options: argparse.Namespace, field: Sequence[Contestant], logs: Path) -
 
 
 def _take_turns(
-    match: Match, histories: Mapping[str, list[str]], turns: Sequence[Turn], *, open_loop: bool
+    matrix: Matrix, histories: Mapping[str, list[str]], turns: Sequence[Turn], *, open_loop: bool
 ) -> Iterator[Turn]:
-    yield from match.press(histories)
+    yield from matrix.run_closed(histories)
     if open_loop:
-        yield from match.offer(histories, turns)
+        yield from matrix.run_open(histories, turns)
 
 
 def _say(words: str, summary: Mapping[str, Any]) -> None:
@@ -185,7 +185,9 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--cases", nargs="*", type=read_case, default=CASES, help="each as N,items,D")
     parser.add_argument("--histories", nargs="*", choices=("full", "mixed"), default=["full", "mixed"])
-    parser.add_argument("--contestants", nargs="*", choices=_KINDS, default=_KINDS)
+    parser.add_argument(
+        "--systems", "--contestants", nargs="*", choices=_KINDS, default=_KINDS, help="the systems under test"
+    )
     parser.add_argument("--workers", nargs="*", type=int, default=[1, 2], help="of those that can have several")
     parser.add_argument(
         "--loads",
@@ -194,7 +196,7 @@ def _make_parser() -> argparse.ArgumentParser:
         default=_LOADS,
         help="open loops need closed ones, and take the first of --histories",
     )
-    parser.add_argument("--rounds", type=_read_count, default=5, help="each with a turn of every contestant")
+    parser.add_argument("--rounds", type=_read_count, default=5, help="rounds; each has a turn of every system")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
     parser.add_argument("--connections", type=int, default=16, help="of a closed loop")
     parser.add_argument(

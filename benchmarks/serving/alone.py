@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.serving.field import K
-from benchmarks.serving.generator import Sample
+from benchmarks.harness.closed_loop import Sample
+from benchmarks.serving.roster import K
 from model.contract.bundle import read_bundle
-from model.contract.question import Question, stack_questions
-from service.engine import Engine, open_engine
+from model.contract.query import Question, stack_questions
+from service.inference.engine import Engine, open_engine
 
 BATCH = 16
 LARGE_BATCH = 64

@@ -3,8 +3,8 @@
 import itertools
 from dataclasses import dataclass
 
-from benchmarks.serving.field import K, encode_json
-from benchmarks.serving.generator import Sample, ask_once, drive_closed, judge_http
+from benchmarks.harness.closed_loop import Sample, ask_once, drive_closed, judge_http
+from benchmarks.serving.roster import K, encode_json
 from benchmarks.serving.servers import Server
 
 PATH = "/recommend/batch"
@@ -34,7 +34,7 @@ class Batches:
         _, answer = ask_once(server.connect, payloads[0], judge_http(b""))
         return None if answer.startswith(b"HTTP/1.1 404 ") else cls(server, payloads)
 
-    def press(self, seconds: float) -> Sample:
+    def run_closed(self, seconds: float) -> Sample:
         """A closed loop. Good are answers that come from the model without exception."""
         judge = judge_http(b'"source":"model","degraded":null', times=QUESTIONS)
         payloads = itertools.cycle(self.payloads)

@@ -16,39 +16,39 @@ from urllib.parse import urlsplit
 
 from redis import Redis
 
-from benchmarks.serving.field import OURS, Contestant, encode_json
-from benchmarks.serving.generator import Connect, Judge, Sample, connect_unix, drive_closed, judge_http
+from benchmarks.harness.closed_loop import Connect, Judge, Sample, connect_unix, drive_closed, judge_http
+from benchmarks.serving.roster import OURS, System, encode_json
+from benchmarks.serving.rounds import WARM_SHARE, Plan, Turn, rotate, take_turn
 from benchmarks.serving.servers import Server, Setting, find_port, serve
-from benchmarks.serving.turns import WARM_SHARE, Plan, Turn, rotate, take_turn
-from service.embedded import EmbeddedStore
-from service.event import make_event
-from service.history import DAY_MS
-from service.keys import KEY_COUNT, digest_user, name_keys
+from service.embedded.server import EmbeddedStore
+from service.store.event import make_event
+from service.store.history import DAY_MS
+from service.store.redis_keys import KEY_COUNT, digest_user, name_keys
 
-LUA = "history.lua alone"
+LUA = "append.lua alone"
 USERS = 10_000
 _MOST_A_SECOND = 25_000
 """So many events are encoded for each second; a loop that runs out of them ends early."""
 _LIMITS = (1000, 1000, DAY_MS, 400 * DAY_MS)
-"""ARGV 1 to 4 of history.lua, as the service sets them by default."""
+"""ARGV 1 to 4 of append.lua, as the service sets them by default."""
 
 
 def compare_events(
-    field: Sequence[Contestant], folder: Path, plan: Plan, *, logs: Path, announce: Callable[[str], None]
+    roster: Sequence[System], folder: Path, plan: Plan, *, logs: Path, announce: Callable[[str], None]
 ) -> Iterator[Turn]:
     """Closed loops, in rounds, over a store of their own. Raises ServerFailed."""
-    contestants = [each for each in field if each.kind == OURS]
+    systems = [each for each in roster if each.kind == OURS]
     numbers = itertools.count()
     with EmbeddedStore(logs / "events") as store, contextlib.ExitStack() as stack:
         servers: dict[str, Server] = {}
-        for contestant in contestants:
-            assert contestant.command is not None  # noqa: S101 - it is a server
-            announce(f"/events: starts {contestant.name}")
+        for system in systems:
+            assert system.command is not None  # noqa: S101 - it is a server
+            announce(f"/events: starts {system.name}")
             setting = Setting(folder, store.url, find_port(), plan.environments)
-            log = logs / f"events, {contestant.name}.log"
+            log = logs / f"events, {system.name}.log"
             probe, judge = encode_event(next(numbers)), judge_http(b'"rejected":[]')  # asked again it is a duplicate
-            servers[contestant.name] = stack.enter_context(
-                serve(contestant.command, setting, log=log, probe=probe, judge=judge)
+            servers[system.name] = stack.enter_context(
+                serve(system.command, setting, log=log, probe=probe, judge=judge)
             )
         sources: dict[str, _Source] = {
             name: _Source(server.connect, encode_event, judge_http(b'"accepted":1')) for name, server in servers.items()
@@ -64,7 +64,7 @@ def compare_events(
 
 @dataclass(frozen=True)
 class _Source:
-    """Who takes events, and how they are encoded for it."""
+    """A target of events, and their encoding for it."""
 
     connect: Connect
     encode: Callable[[int], bytes]
@@ -85,7 +85,7 @@ def encode_event(number: int) -> bytes:
 
 
 def encode_call(sha: str, number: int) -> bytes:
-    """The same as a call of history.lua, in the store's protocol."""
+    """The same as a call of append.lua, in the store's protocol."""
     drawn, now_ms = _draw(number), int(time.time() * 1e3)
     event = make_event(
         user_id=drawn["user_id"],
@@ -115,7 +115,7 @@ def _draw(number: int) -> dict[str, str]:
 
 
 def load_script(path: str) -> str:
-    """Make history.lua known to the store at a socket: the name by which it is called."""
-    text = files("service").joinpath("history.lua").read_text(encoding="utf-8")
+    """Make append.lua known to the store at a socket: the name by which it is called."""
+    text = files("service.store").joinpath("append.lua").read_text(encoding="utf-8")
     with Redis(unix_socket_path=path) as client:
         return str(client.script_load(text))

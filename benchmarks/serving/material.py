@@ -1,4 +1,4 @@
-"""What is served and asked: networks with random weights, in every contestant's form, and users with histories.
+"""What is served and asked: networks with random weights, in every system's form, and users with histories.
 
 Networks and stores are written once into a cache folder.
 """
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.graph.steps import Case, draw_lengths, draw_network, export_scores
-from benchmarks.serving.contestants.plain import ITEMS, SCORES
+from benchmarks.harness.cases import Case, draw_lengths, draw_network, export_scores
+from benchmarks.serving.systems.plain import ITEMS, SCORES
+from model.contract.atomic_files import write_whole
 from model.contract.bundle import CURRENT
-from model.contract.files import write_whole
 from model.contract.vocabulary import Vocabulary
-from model.export import publish_bundle
+from model.export.graph import publish_bundle
 
 FULL_SHARE = 10
 """One user in so many beside the others has a full window."""

@@ -6,8 +6,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from benchmarks.graph.steps import Case
-from training.picture import begin_picture, style_line, tidy, to_png
+from benchmarks.harness.cases import Case
+from training.plots.style import begin_picture, style_line, tidy, to_png
 
 
 def draw_latencies(document: Mapping[str, Any]) -> bytes:
@@ -41,7 +41,7 @@ def _draw_case(axes: Axes, points: Mapping[str, list[tuple[float, float, float]]
 
 
 def _list_points(entry: Mapping[str, Any]) -> dict[str, list[tuple[float, float, float]]]:
-    """Of each contestant: what was offered, p50 and p99."""
+    """Of each system: what was offered, p50 and p99."""
     points: dict[str, list[tuple[float, float, float]]] = {}
     for row in entry.get("summary", {}).get("rows", ()):
         if "offered" in row and "p50_ms" in row:

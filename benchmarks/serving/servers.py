@@ -1,4 +1,4 @@
-"""Contestants as processes: started on free ports of this machine, asked until they answer, ended by their ids."""
+"""Systems as processes: start them on free ports, wait for the first answer, and stop them by their ids."""
 
 import contextlib
 import os
@@ -11,26 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.cores import list_family
-from benchmarks.serving.contestants.orders import MODEL_VARIABLE, STORE_VARIABLE, Batching
-from benchmarks.serving.generator import Connect, Judge, ask_once, connect_tcp
-from service import leash
+from benchmarks.harness.closed_loop import Connect, Judge, ask_once, connect_tcp
+from benchmarks.harness.cpu_time import list_family
+from benchmarks.serving.systems.orders import MODEL_VARIABLE, STORE_VARIABLE, Batching
+from service.system import parent_death
 
 START_LIMIT_S = 180.0
 STOP_LIMIT_S = 15.0
 _ROOT = Path(__file__).parents[2]
 _TAIL = 12
 _QUIET = {"ORT_DISABLE_TELEMETRY": "1", "BENTOML_DO_NOT_TRACK": "True"}
-"""Nobody is told of these runs."""
+"""Turn off telemetry of the frameworks."""
 
 
 class ServerFailed(Exception):
-    """A contestant does not answer; the message holds the end of what it wrote."""
+    """A system does not answer; the message holds the end of what it wrote."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a contestant is started over."""
+    """What a system is started over."""
 
     model: Path
     """The folder of a case."""
@@ -40,12 +40,12 @@ class Setting:
     environments: Path
     """The folder of the peers' environments."""
     batching: Batching | None = None
-    """How a framework gathers; nobody else does."""
+    """Batching of a framework; None for other systems."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A contestant that answers."""
+    """A system that answers."""
 
     process_id: int
     connect: Connect
@@ -71,7 +71,7 @@ def serve(
         MODEL_VARIABLE: str(setting.model.resolve()),
         STORE_VARIABLE: setting.store,
     }  # fmt: skip
-    command = [sys.executable, leash.__file__, str(os.getpid()), *make_command(setting)]
+    command = [sys.executable, parent_death.__file__, str(os.getpid()), *make_command(setting)]
     began_s = time.monotonic()
     with log.open("wb") as said:
         # A session of its own, so that a terminal's Ctrl-C reaches it through us alone.
@@ -87,7 +87,7 @@ def serve(
 
 
 def find_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

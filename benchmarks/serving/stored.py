@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.graph.steps import Case
-from benchmarks.serving.contestants.textbook import HISTORY_KEY
+from benchmarks.harness.cases import Case
 from benchmarks.serving.material import KNOWN_ITEMS, draw_histories
-from service.connection import connect
-from service.embedded import EmbeddedStore
-from service.event import Event, make_event
-from service.history import HistoryStore
+from benchmarks.serving.systems.textbook import HISTORY_KEY
+from service.embedded.server import EmbeddedStore
+from service.store.connection import connect
+from service.store.event import Event, make_event
+from service.store.history import HistoryStore
 
 _USERS_AT_ONCE = 50
 _FIRST_MS = 1_700_000_000_000

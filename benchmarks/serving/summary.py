@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.serving.events import LUA
-from benchmarks.serving.field import EMPTY_ASGI, EMPTY_FASTAPI, ONNX_RUNTIME, OURS, PEERS, TEXTBOOK
+from benchmarks.serving.roster import EMPTY_ASGI, EMPTY_FASTAPI, ONNX_RUNTIME, OURS, PEERS, TEXTBOOK
 
 Turn = Mapping[str, Any]
 Spread = dict[str, float]
@@ -113,7 +113,7 @@ def _list_names(turns: Sequence[Turn]) -> list[str]:
 
 
 def _find_best(turns: Sequence[Turn], kinds: Sequence[str]) -> str:
-    """The contestant of these kinds with the best median; empty where none took part."""
+    """The system of these kinds with the best median; empty where none took part."""
     medians = {
         name: statistics.median(turn["rate"] for turn in chosen)
         for name in _list_names(turns)
@@ -139,7 +139,7 @@ def format_start(started: Mapping[str, Any]) -> str:
 def format_summary(summary: Mapping[str, Any]) -> str:
     """A line a row, then a line a comparison: median (least to most)."""
     lines = [
-        f"  {'load':<11}{'contestant':<24}{'answers a second':>28}{'p50':>9}{'p90':>9}{'p99 ms':>9}"
+        f"  {'load':<11}{'system':<24}{'answers a second':>28}{'p50':>9}{'p90':>9}{'p99 ms':>9}"
         f"{'CPU us':>9}{'generator':>11}{'server':>8}{'store':>7}{'idle':>6} cores"
     ]
     for row in summary["rows"]:

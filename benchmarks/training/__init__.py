@@ -1,1 +1,1 @@
-"""Our BERT4Rec trainer beside those of RecTools and RecBole, on one log and the same terms (docs/training-speed.md)."""
+"""Our BERT4Rec trainer beside RecTools' and RecBole's, on one log and the same terms (docs/lab/training-speed.md)."""

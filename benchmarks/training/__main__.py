@@ -1,6 +1,6 @@
 """How quickly this project, RecTools and RecBole train one BERT4Rec on one log, turn by turn.
 
-`make bench-training DATA=FOLDER` makes the peers' environments and runs it; docs/training-speed.md says what is
+`make bench-training DATA=FOLDER` makes the peers' environments and runs it; docs/lab/training-speed.md says what is
 counted. The results are written after every turn, so that Ctrl-C loses only the turn under way.
 """
 
@@ -16,24 +16,24 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.training.machine import describe_machine
+from benchmarks.harness.machine import describe_machine
 from benchmarks.training.picture import draw_paces, draw_race
+from benchmarks.training.rounds import OURS, PEERS, TurnFailed, plan_turns, run_turn
 from benchmarks.training.summary import describe_race, format_race, format_summary, summarize
 from benchmarks.training.terms import Terms, cut_material, write_task
-from benchmarks.training.turns import OURS, PEERS, TurnFailed, plan_turns, run_turn
-from model.contract.files import write_whole
+from model.contract.atomic_files import write_whole
+from training.data.reader import read_log
+from training.data.split import leave_one_out
 from training.environment import describe_environment
 from training.errors import TrainingError
-from training.files import write_json
-from training.reader import read_log
+from training.json_files import write_json
 from training.recipe import DataRecipe
-from training.split import leave_one_out
 
 _INTERRUPTED = 130
 
 
 def main() -> int:
-    """Run all turns. 0: done, 2: something is missing, 1: a contestant failed, 130: stopped."""
+    """Run all turns. 0: done, 2: something is missing, 1: a system failed, 130: stopped."""
     options = _make_parser().parse_args()
     interpreters = {OURS: Path(sys.executable)} | {
         name: options.environments / name / "bin" / "python" for name in options.peers
@@ -42,7 +42,7 @@ def main() -> int:
     if missing:
         sys.stderr.write(
             f"no {' and no '.join(missing)}: `make bench-training DATA=FOLDER` makes the environments; FOLDER holds "
-            "ml-1m/ml-1m.txt.gz, which is no part of the project (docs/protocols.md)\n"
+            "ml-1m/ml-1m.txt.gz, which is no part of the project (docs/reference/protocols.md)\n"
         )
         return 2
     try:
@@ -85,18 +85,18 @@ def _run(options: argparse.Namespace, interpreters: dict[str, Path], folder: Pat
         },
         "turns": [],
     }
-    plan = [OURS, *options.peers] if terms.target is not None else plan_turns(options.peers, options.rounds)
+    roster = [OURS, *options.peers] if terms.target is not None else plan_turns(options.peers, options.rounds)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        for number, name in enumerate(plan, 1):
-            task = progress.add_task(f"{name}, turn {number} of {len(plan)}: prepares", total=terms.seconds)
+        for number, name in enumerate(roster, 1):
+            task = progress.add_task(f"{name}, turn {number} of {len(roster)}: prepares", total=terms.seconds)
 
             def show(line: dict[str, Any]) -> None:
                 progress.update(
                     task,  # noqa: B023 - called within this turn only
                     completed=line["seconds"],
-                    description=f"{name}, turn {number} of {len(plan)}",  # noqa: B023
+                    description=f"{name}, turn {number} of {len(roster)}",  # noqa: B023
                 )
 
             turn = run_turn(name, interpreters[name], folder, threads=terms.threads, on_line=show)
@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace, interpreters: dict[str, Path], folder: Pat
             document["turns"].append(turn)
             _write(document, options.out)
             console.print(
-                f"turn {number} of {len(plan)}: {name:<10} {turn['tokens']:>9,} tokens, {turn['seconds']:6.1f} s, "
+                f"turn {number} of {len(roster)}: {name:<10} {turn['tokens']:>9,} tokens, {turn['seconds']:6.1f} s, "
                 f"{turn['cpu_seconds']:6.1f} CPU s",
                 highlight=False,
             )
@@ -135,7 +135,7 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("log", type=Path, help="an interaction log that nextitem-train reads")
     parser.add_argument("--environments", type=Path, default=Path(".cache/peers"), help="folder of the environments")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="who takes part beside us")
-    parser.add_argument("--threads", type=int, default=1, help="of each contestant; more want as many idle cores")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each system; needs as many idle cores")
     parser.add_argument("--seconds", type=float, default=60.0, help="of training in a turn, and the cap of --to-ndcg")
     parser.add_argument(
         "--rounds", type=int, default=3, help="each with a turn of every peer, and one of ours before it"

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.training.rounds import OURS, PEERS
 from benchmarks.training.summary import MEASURES, measure
-from benchmarks.training.turns import OURS, PEERS
 
 
 def draw_paces(document: Mapping[str, Any]) -> bytes:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.training.turns import OURS
+from benchmarks.training.rounds import OURS
 
 Turn = Mapping[str, Any]
 
@@ -30,7 +30,7 @@ def measure(turn: Turn) -> dict[str, float]:
 
 
 def summarize(turns: Sequence[Turn]) -> dict[str, Any]:
-    """Median, least and most of every pace of each contestant, and of ours over each peer's."""
+    """Median, least and most of every pace of each system, and of ours over each peer's."""
     measured: dict[str, list[dict[str, float]]] = {}
     ratios: dict[str, list[dict[str, float]]] = {}
     ours: dict[str, float] | None = None
@@ -73,7 +73,7 @@ def _format_spread(spread: Mapping[str, float], form: str) -> str:
 
 
 def describe_race(turns: Sequence[Turn], target: float) -> list[dict[str, Any]]:
-    """When each contestant's validation first reached the target, if it did, and how far it came."""
+    """When each system's validation first reached the target, if it did, and how far it came."""
     return [
         {
             "contestant": turn["contestant"],

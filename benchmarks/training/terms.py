@@ -1,4 +1,4 @@
-"""What every contestant is held to, and the log that all of them train on: written once, read by each of them.
+"""The terms of the comparison and the log that all systems train on: written once, read by each of them.
 
 Read in the peers' environments, too: numpy, torch and rich are all that may be needed here.
 """
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from training.histories import Histories
-from training.split import Questions, Split
+from training.data.histories import Histories
+from training.data.split import Questions, Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Material:
 
 
 def cut_material(split: Split, item_count: int, *, max_length: int, users: int, seed: int) -> Material:
-    """Keep each user's newest N training items, which all contestants then train on, and so many validation users.
+    """Keep each user's newest N training items, which all systems then train on, and so many validation users.
 
     Peers that leave older items out and those that cut them into windows would train different data otherwise.
     """

@@ -1,0 +1,1 @@
+"""What is measured: speed, accuracy and promises, each beside what people would use instead."""

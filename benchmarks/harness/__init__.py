@@ -1,0 +1,1 @@
+"""What the benchmarks and the tests share: loads, processes, power cuts, CPU time."""

@@ -1,0 +1,1 @@
+"""Memory and answers under hours of traffic, beside a service that leaks."""

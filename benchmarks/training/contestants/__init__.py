@@ -1,1 +1,0 @@
-"""A script a trainer, run in that trainer's environment: `python -m benchmarks.training.contestants.NAME FOLDER`."""

@@ -1,0 +1,1 @@
+"""A script a trainer, run in that trainer's environment: `python -m benchmarks.training.systems.NAME FOLDER`."""
