@@ -37,14 +37,15 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 
 FROM build AS training-packages
 # PyTorch comes first and by itself: its CPU build where this index answers within two seconds, else the plain index's,
-# which is gigabytes larger. pip prefers 2.13.0+cpu to 2.13.0, so that an extra index is enough.
+# which is gigabytes larger. pip prefers 2.13.0+cpu to 2.13.0, so that an extra index is enough. Builds differ in which of
+# the folders they have that nobody needs here.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 RUN --mount=type=cache,target=/root/.cache/pip \
     index=; if python -c "import urllib.request as r; r.urlopen('${TORCH_INDEX}/torch/', timeout=2)" 2>/dev/null; \
     then index="--extra-index-url=${TORCH_INDEX}"; fi; \
     pip --python /opt/nextitem/bin/python install -c constraints.txt ${index} torch \
-    && rm -r /opt/nextitem/lib/python3*/site-packages/torch/include /opt/nextitem/lib/python3*/site-packages/torch/test \
-    && find /opt/nextitem/lib/python3*/site-packages/torch/bin -type f ! -name torch_shm_manager -delete
+    && rm -rf /opt/nextitem/lib/python3*/site-packages/torch/include /opt/nextitem/lib/python3*/site-packages/torch/test \
+    && find /opt/nextitem/lib/python3*/site-packages/torch -path '*/torch/bin/*' -type f ! -name torch_shm_manager -delete
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip --python /opt/nextitem/bin/python install -c constraints.txt ".[training]" \
     && pip --python /opt/nextitem/bin/python uninstall -y nextitem \
@@ -54,10 +55,11 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 FROM build AS data
 RUN --mount=type=cache,target=/root/.cache/pip pip install -c constraints.txt httpx polars rich
 COPY model/__init__.py model/
-COPY model/contract/__init__.py model/contract/files.py model/contract/
-COPY training/__init__.py training/download.py training/errors.py training/movielens.py training/
+COPY model/contract/__init__.py model/contract/atomic_files.py model/contract/
+COPY training/__init__.py training/errors.py training/
+COPY training/data/__init__.py training/data/download.py training/data/movielens.py training/data/
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -c "from pathlib import Path; from training.movielens import DATA_SETS, fetch; found = DATA_SETS['ml-100k']; print(found.licence); fetch(found, Path('/data/ml-100k'))"
+    python -c "from pathlib import Path; from training.data.movielens import DATA_SETS, fetch; found = DATA_SETS['ml-100k']; print(found.licence); fetch(found, Path('/data/ml-100k'))"
 
 # The code alone, as it lies in the environment: a change of it rebuilds and ships this layer only.
 FROM build AS code

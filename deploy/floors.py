@@ -23,7 +23,7 @@ FLOORS = {
     "redis": ("4.5.4", "CVE-2023-28858, -28859: answers of one user to another"),
     "starlette": ("1.3.1", "CVE-2026-54283, -48710, CVE-2025-62727: denial of service, routes hidden by Host"),
     "torch": ("2.10.0", "CVE-2026-24747, CVE-2025-32434: code run by weights"),
-    "uvicorn": ("0.51.0", "rolling restarts, and the protocol that service/wire.py extends"),
+    "uvicorn": ("0.51.0", "the protocol that service/http/protocol.py extends"),
 }
 """The least version of each, and why."""
 

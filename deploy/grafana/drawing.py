@@ -15,8 +15,10 @@ from deploy.grafana.units import write_value
 
 INK, FAINT = "#23272e", "#8a8f98"
 _PALETTE: Final = ("#5aa469", "#e0b400", "#4c8bc9", "#e8833a", "#9b72c0", "#d44a4a", "#3fa7a0", "#8a8f98")
-_TICKS_S: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+_TICKS_S: Final = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000)
 _TICK_POINTS: Final = 55
+LEGEND_INCHES, TICKS_INCHES = 0.5, 0.22
+"""From a graph down to the foot of its legend, and what its own times need of that."""
 
 Named = tuple[str, Series]
 Span = tuple[float, float]
@@ -79,13 +81,31 @@ def draw_graph(axes: Axes, panel: Mapping[str, Any], series: Sequence[Named], sp
     axes.set_axisbelow(True)
     axes.grid(axis="y", color="#e6e8eb", linewidth=0.8)
     if series:
-        for columns in range(min(len(series), 4), 0, -1):
-            legend = axes.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.1), ncols=columns, fontsize=7,
-                                 frameon=False, handlelength=1, columnspacing=1.2, labelcolor=INK)  # fmt: skip
-            if legend.get_window_extent().width <= axes.bbox.width:
-                break
+        _write_legend(axes, dict(series), defaults["unit"])
     else:
         axes.text(0.5, 0.5, defaults["noValue"], transform=axes.transAxes, ha="center", color=FAINT, size=9)
+
+
+def _write_legend(axes: Axes, series: Mapping[str, Series], unit: str) -> None:
+    """What each line is, its last value and its highest, at the foot of the card; the graph gives way to it."""
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # of a figure, since it was added to one
+    place, dots = axes.get_position(), axes.figure.bbox
+    foot = place.y0 - LEGEND_INCHES * axes.figure.dpi / dots.height
+    handles, names = axes.get_legend_handles_labels()
+    texts = [
+        f"{name}  {write_value(values[-1], unit)}, at most {write_value(max(values), unit)}" if values else name
+        for name, values in ((name, series[name].values) for name in names)
+    ]
+    for columns in range(min(len(texts), 4), 0, -1):
+        legend = axes.legend(handles, texts, loc="lower left", bbox_to_anchor=(place.x0 - 0.008, foot),
+                             bbox_transform=axes.figure.transFigure, ncols=columns, borderaxespad=0, borderpad=0.2,
+                             fontsize=7, frameon=False, handlelength=1, columnspacing=1.2, labelspacing=0.3,
+                             labelcolor=INK)  # fmt: skip
+        height = legend.get_window_extent().height
+        if legend.get_window_extent().width <= axes.bbox.width * 1.05:
+            break
+    bottom = max(place.y0, foot + (height + TICKS_INCHES * axes.figure.dpi) / dots.height)
+    axes.set_position((place.x0, bottom, place.width, place.y1 - bottom))
 
 
 def draw_states(axes: Axes, panel: Mapping[str, Any], series: Sequence[Named], span: Span) -> None:

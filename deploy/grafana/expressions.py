@@ -1,11 +1,11 @@
-"""PromQL as the dashboard needs it, of the instances chosen. A ratio without traffic is empty, not NaN."""
+"""PromQL as the dashboard needs it, of the job and the instances chosen. A ratio without traffic is empty, not NaN."""
 
 from dataclasses import dataclass
 from typing import Final
 
 QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
-_CHOSEN: Final = 'instance=~"$instance"'
+_CHOSEN: Final = 'job=~"$job", instance=~"$instance"'
 
 
 @dataclass(frozen=True, slots=True)

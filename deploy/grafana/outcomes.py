@@ -59,12 +59,23 @@ def show_compromises() -> Iterator[Panel]:
     yield show_graph(
         "Share without room, by reason",
         f"""Requests for which there was no room: a full queue of the model answered with popular items
-        (queue_full), a process with all the requests it may hold refused with 503 (requests_full, events_full).
-        Normal: 0. Above {SHED:.0%} the alert begins.""",
+        (queue_full), a process with all that it may hold refused with 503 (requests_full, batches_full,
+        events_full), or with 409 who would wait for a history (waiters_full). Normal: 0. Above {SHED:.0%} the
+        alert begins.""",
         "nextitemoverloaded",
         Query("{{reason}}", shares(rate("nextitem_shed_total", by="reason"), rate(f"{HTTP}_count"))),
         unit="percentunit",
-        look=Look({"queue_full": PURPLE, "requests_full": RED, "events_full": GREY}, stacked=True, limit=SHED),
+        look=Look(
+            {
+                "queue_full": PURPLE,
+                "requests_full": RED,
+                "batches_full": ORANGE,
+                "events_full": GREY,
+                "waiters_full": BLUE,
+            },
+            stacked=True,
+            limit=SHED,
+        ),
     )
     popular = rate(answers, 'source="popular"')
     yield show_graph(
@@ -79,9 +90,9 @@ def show_compromises() -> Iterator[Panel]:
     )
     yield show_graph(
         "Unknown items",
-        """Items that the model does not know, counted each time that an event or a request names one or
-        that a history with it is read. Normal: new items since the last training. A steady growth asks for
-        a training, a jump after a new model for a look at what it was trained on.""",
+        """Items that the model does not know, counted when an accepted event holds one and when a request
+        names one. Normal: new items since the last training. A steady growth asks for a training, a jump
+        after a new model for a look at what it was trained on.""",
         "nextitemmodelstale",
         Query("unknown", rate("nextitem_unknown_items_total")),
         unit="cps",

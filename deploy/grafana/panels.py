@@ -23,14 +23,14 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from deploy.grafana.expressions import Query
 
-SOURCE: Final = DataSourceRef(type_val="prometheus", uid="nextitem-prometheus")
+SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
 GREEN, YELLOW, ORANGE, RED, BLUE, PURPLE, GREY = (
     "#5aa469", "#e0b400", "#e8833a", "#d44a4a", "#4c8bc9", "#9b72c0", "#8a8f98",
 )  # fmt: skip
 
 QUANTILE_COLOURS: Final = {"p50": GREEN, "p95": YELLOW, "p99": RED}
 YES_NO: Final = {1: ("yes", GREEN), 0: ("NO", RED)}
-RUNBOOK: Final = "docs/operations.md"
+RUNBOOK: Final = "docs/runbook.md"
 
 Panel = stat.Panel | timeseries.Panel | statetimeline.Panel | table.Panel
 
@@ -96,8 +96,9 @@ def show_graph(title: str, about: str, runbook: str, *queries: Query, unit: str,
     panel = panel.legend(
         common_builders.VizLegendOptions()
         .show_legend(True)
-        .display_mode(common.LegendDisplayMode.LIST)
+        .display_mode(common.LegendDisplayMode.TABLE)
         .placement(common.LegendPlacement.BOTTOM)
+        .calcs(["lastNotNull", "max"])
     )
     panel = panel.tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
     if look.stacked:

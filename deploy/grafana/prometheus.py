@@ -78,8 +78,8 @@ def read_panels(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def fill_in(expr: str, *, rate_s: float) -> str:
-    """An expression as Grafana sends it with all instances chosen."""
-    return expr.replace("$__rate_interval", f"{rate_s:.0f}s").replace("$instance", ".*")
+    """An expression as Grafana sends it with the stack's job and all its instances chosen."""
+    return expr.replace("$__rate_interval", f"{rate_s:.0f}s").replace("$instance", ".*").replace("$job", "nextitem")
 
 
 def choose_rate_interval(step_s: float) -> float:

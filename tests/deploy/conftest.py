@@ -1,6 +1,10 @@
-"""What the tests of the deployment share: init's script, which is no module of ours, its store, and the rules."""
+"""What the tests of the deployment share: what the two files say, init's script, which is no module, and the rules."""
 
 import importlib.util
+import json
+import os
+import re
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,9 +17,10 @@ import pytest
 import yaml
 from redis import Redis
 
-from service.embedded import find_binary
+from service.embedded.server import find_binary
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+REPOSITORY = Path(__file__).parents[2]
+DEPLOY = REPOSITORY / "deploy"
 PROBE = {"username": "probe", "password": "none"}
 """The health check's user, which needs no password."""
 
@@ -47,6 +52,49 @@ def alert_rules() -> list[dict[str, Any]]:
 def recording_rules() -> list[dict[str, Any]]:
     """The recorded series as they stand in their file."""
     return _read_rules("recording.yml")
+
+
+@pytest.fixture(scope="session")
+def configure(require_tool: Callable[[str], str]) -> Callable[..., dict[str, Any]]:
+    """Read Compose files with the real Compose, which needs no engine for that; warnings are failures."""
+    binary = require_tool("docker-compose")
+    # What somebody's shell says of the stack wins over .env.
+    settings = {line.split("=")[0] for line in (REPOSITORY / ".env").read_text().splitlines() if "=" in line}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in settings and not name.startswith(("COMPOSE_", "DOCKER_"))
+    }
+
+    def run(*files: str, **environment: str) -> dict[str, Any]:
+        options = [word for file in files for word in ("--file", file)]
+        answer = subprocess.run(
+            [binary, *options, "config", "--format", "json"],
+            cwd=REPOSITORY,
+            env=clean | environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (answer.returncode, answer.stderr) == (0, "")
+        return json.loads(answer.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def stages() -> dict[str, list[str]]:
+    """The instructions of each stage, continued lines joined, comments gone."""
+    text = re.sub(r"^\s*#.*\n", "", (REPOSITORY / "Dockerfile").read_text(), flags=re.MULTILINE)
+    found: dict[str, list[str]] = {}
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        start = re.fullmatch(r"FROM (\S+) AS (\S+)", line)
+        if start:
+            current = found.setdefault(start[2], [line])
+        elif line and found:
+            current.append(line)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +139,7 @@ def log_in(store: tuple[Path, Path], prepare: Any) -> Iterator[Callable[[str], R
 @pytest.fixture
 def probe_client(store: tuple[Path, Path]) -> Iterator[Redis]:
     """A plain client that is let in as the health check."""
-    with Redis(unix_socket_path=str(store[0]), **PROBE) as client:
+    with Redis(unix_socket_path=str(store[0]), username=PROBE["username"], password=PROBE["password"]) as client:
         yield client
 
 

@@ -1,10 +1,7 @@
 """docker-compose.yml as Compose itself reads it: who may do what, who waits for whom, and that the users agree."""
 
-import json
 import math
-import os
 import re
-import subprocess
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -104,29 +101,6 @@ def ran_once(service: Service) -> bool:
 
 
 @pytest.fixture(scope="module")
-def configure(require_tool: Callable[[str], str]) -> Configure:
-    """Read Compose files with the real Compose, which needs no engine for that; warnings are failures."""
-    binary = require_tool("docker-compose")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("COMPOSE_", "DOCKER_"))}
-
-    def run(*files: str, **environment: str) -> dict[str, Any]:
-        options = [word for file in files for word in ("--file", file)]
-        answer = subprocess.run(
-            [binary, *options, "config", "--format", "json"],
-            cwd=REPOSITORY,
-            env=clean | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (answer.returncode, answer.stderr) == (0, "")
-        return json.loads(answer.stdout)
-
-    return run
-
-
-@pytest.fixture(scope="module")
 def stacks(configure: Configure) -> dict[str, dict[str, Any]]:
     """The whole configuration without and with the GPU file."""
     return {name: configure(*files) for name, files in FILES.items()}
@@ -172,9 +146,11 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
         "traffic": {"service": "healthy"},
         "grafana": {"prometheus": "healthy"},
     }
-    # The service's own is in its image.
+    # The service's own is in its image; the archiver's must not be that one, which asks for a port.
     assert {name for name, service in services.items() if "test" in service.get("healthcheck", {})} == {
         "valkey",
+        "archiver",
+        "traffic",
         "prometheus",
         "grafana",
     }
@@ -197,12 +173,13 @@ def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
 
 def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
     """The engine waits for longer than the service drains before it kills."""
-    from service.server import DRAIN_LIMIT_S, HEALTHCHECK_S  # noqa: PLC0415 - only this test needs the service
-    from service.settings import Settings  # noqa: PLC0415
+    from service.process.supervisor import KILL_AFTER_S  # noqa: PLC0415
+    from service.settings import Settings  # noqa: PLC0415 - only this test needs the service
 
     grace = re.fullmatch(r"(\d+)s", stacks["plain"]["services"]["service"]["stop_grace_period"])
     assert grace is not None
-    assert int(grace[1]) > Settings(bundle=Path()).drain_delay_s + DRAIN_LIMIT_S + HEALTHCHECK_S
+    assert int(grace[1]) > Settings(bundle=Path()).drain_delay_s + KILL_AFTER_S
+    assert f"the service has {grace[1]} s" in (REPOSITORY / "docs" / "how-to" / "compose.md").read_text()
 
 
 def test_trainer_is_stopped_as_in_a_terminal(stacks: dict[str, dict[str, Any]]) -> None:
@@ -292,24 +269,41 @@ def test_clients_find_their_keys(stacks: dict[str, dict[str, Any]], prepare: Any
         assert f"{mounted}/{name}/key" in said
 
 
-def test_archiver_archives_where_its_volume_is(
-    stacks: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It accepts its environment, reads and writes what init prepared, and no health check asks it for a port."""
-    from service.settings import Settings  # noqa: PLC0415 - only these tests need the service
-
+def test_archiver_archives_where_its_volume_is(stacks: dict[str, dict[str, Any]]) -> None:
+    """It reads the secrets that init prepared and writes its own volume; test_containers.py runs it."""
     archiver = stacks["plain"]["services"]["archiver"]
-    for name, value in archiver["environment"].items():
-        monkeypatch.setenv(name, value)
-    settings = Settings(bundle=Path())
     assert archiver["command"] == ["archive"]
-    assert str(settings.archive_dir) == "/archive"
-    assert str(settings.redis_password_file) == "/secrets/archiver/valkey-password"
+    assert archiver["environment"]["NEXTITEM_ARCHIVE_DIR"] == "/archive"
+    assert Path(archiver["environment"]["NEXTITEM_REDIS_PASSWORD_FILE"]) == Path("/secrets/archiver/valkey-password")
     assert {mount["target"]: mount.get("read_only", False) for mount in archiver["volumes"]} == {
         "/secrets": True,
         "/archive": False,
     }
-    assert archiver["healthcheck"]["disable"] is True
+
+
+def test_how_often_the_log_is_archived_is_the_operator_s_to_say(configure: Configure) -> None:
+    """An hour as in .env, or what the environment says."""
+
+    def read_minutes(**environment: str) -> str:
+        services = configure("docker-compose.yml", **environment)["services"]
+        return str(services["archiver"]["environment"]["NEXTITEM_ARCHIVE_MINUTES"])
+
+    assert (read_minutes(), read_minutes(ARCHIVE_MINUTES="1")) == ("60", "1")
+
+
+@pytest.mark.parametrize("stack", FILES)
+def test_whatever_stays_says_whether_it_is_well(
+    stacks: dict[str, dict[str, Any]], stages: dict[str, list[str]], stack: str
+) -> None:
+    """`up --wait` waits for health checks: one that has none counts as well while it restarts for ever."""
+    for name, service in stacks[stack]["services"].items():
+        check = service.get("healthcheck", {})
+        in_image = "build" in service and any(
+            line.startswith("HEALTHCHECK") for line in stages[service["build"]["target"]]
+        )
+        checked = not check.get("disable") and ("test" in check or in_image)
+        assert checked == (name not in ONE_SHOT), name
+        assert "test" not in check or {"interval", "timeout", "retries", "start_period"} <= check.keys(), name
 
 
 def test_gpu_file_changes_the_service_alone(stacks: dict[str, dict[str, Any]]) -> None:
@@ -323,6 +317,7 @@ def test_gpu_file_changes_the_service_alone(stacks: dict[str, dict[str, Any]]) -
     [device] = gpu["service"]["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", 1, ["gpu"])
     assert gpu["service"].pop("environment") == plain["service"].pop("environment") | {"NEXTITEM_PROVIDER": "cuda"}
+    assert gpu["archiver"]["image"] == gpu["service"]["image"]
     for service in (services[name] for services in (plain, gpu) for name in ("service", "init", "archiver")):
         for key in ("image", "build", "deploy", "mem_limit"):
             service.pop(key, None)

@@ -19,7 +19,7 @@ from deploy.grafana import names
 from deploy.grafana.dashboard import COLUMNS, PATH, encode
 from deploy.grafana.prometheus import Prometheus, PrometheusFailed, fill_in, read_panels
 from deploy.grafana.units import write_value
-from service.metrics import Metrics
+from service.telemetry.metrics import Metrics
 
 REPOSITORY = Path(__file__).parents[2]
 GRAFANA = REPOSITORY / "deploy" / "grafana"
@@ -50,10 +50,10 @@ def walk(node: Any) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def known_metrics(alert_rules: list[dict[str, Any]], recording_rules: list[dict[str, Any]]) -> set[str]:
     """Every sample's name: the service's, the recorded ones, and Prometheus' own about them."""
-    assert len(alert_rules) == 9
+    assert len(alert_rules) == 21
     metrics = Metrics(event_types=["view"], model_version="v", routes=[("/x", "GET")])
     exposed = metrics.expose().decode()
-    sampled = set(re.findall(r"^([a-z_]+)[{ ]", exposed, re.MULTILINE)) | {"nextitem_model_info"}
+    sampled = set(re.findall(r"^([a-z_]+)[{ ]", exposed, re.MULTILINE)) | {"nextitem_model_info", "nextitem_build_info"}
     return sampled | {rule["record"] for rule in recording_rules} | {"up", "ALERTS"}
 
 
@@ -118,7 +118,7 @@ def _install(npm: str, folder: Path) -> None:
 
 
 def _run(command: list[str], folder: Path) -> None:
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
@@ -170,16 +170,16 @@ def test_every_query_parses_and_names_metrics_that_exist(title: str, expr: str, 
 
 @pytest.mark.parametrize(("title", "expr"), [target for target in TARGETS if "ALERTS" not in target[1]])
 def test_every_query_heeds_the_chosen_instances(title: str, expr: str) -> None:
-    """Each selector is narrowed by the variable; alerts of a job have no instance and are shown whatever is chosen."""
-    assert expr.count('instance=~"$instance"') == expr.count("{"), title
+    """Each selector is narrowed by both variables; alerts of a job have no instance, and are shown in any case."""
+    assert expr.count('{job=~"$job", instance=~"$instance"') == expr.count("{"), title
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
 def test_every_panel_says_what_is_normal_and_where_to_read_on(panel: dict[str, Any]) -> None:
     """A title, a unit or words for its values, a description with the section of the runbook, which exists."""
     assert "Normal: " in panel["description"]
-    [anchor] = re.findall(r"Runbook: docs/operations\.md#([\w-]+)$", panel["description"])
-    headings = re.findall(r"^#+ (.+)$", (REPOSITORY / "docs" / "operations.md").read_text(), re.MULTILINE)
+    [anchor] = re.findall(r"Runbook: docs/runbook\.md#([\w-]+)$", panel["description"])
+    headings = re.findall(r"^#+ (.+)$", (REPOSITORY / "docs" / "runbook.md").read_text(), re.MULTILINE)
     assert anchor in [heading.lower().replace(" ", "-") for heading in headings]
     defaults = panel["fieldConfig"]["defaults"]
     assert "unit" in defaults or "mappings" in defaults or panel["type"] == "table"
@@ -201,13 +201,16 @@ def test_panels_are_numbered_and_do_not_overlap() -> None:
     assert len(set().union(*cells)) == rows * COLUMNS
 
 
-def test_the_data_source_is_the_provisioned_one() -> None:
-    """One uid everywhere, fixed, with no input to be filled in by hand; neither source nor dashboard can be edited."""
+def test_the_data_source_is_chosen_and_the_provisioned_one_at_first() -> None:
+    """Every panel asks the variable's source, which any Grafana has one for; neither it nor the dashboard is edited."""
     provisioned = yaml.safe_load((GRAFANA / "provisioning" / "datasources" / "prometheus.yml").read_text())
     [source] = provisioned["datasources"]
     assert source["editable"] is False
-    assert set(re.findall(r'"uid": "([^"]+)"', PATH.read_text())) == {source["uid"], DASHBOARD["uid"]}
-    assert "${" not in PATH.read_text()
+    assert set(re.findall(r'"uid": "([^"]+)"', PATH.read_text())) == {"${datasource}", DASHBOARD["uid"]}
+    [chosen] = [variable for variable in DASHBOARD["templating"]["list"] if variable["type"] == "datasource"]
+    assert (chosen["name"], chosen["query"]) == ("datasource", source["type"])
+    assert (chosen["current"]["value"], chosen["current"]["text"]) == (source["uid"], source["name"])
+    assert set(re.findall(r"\$\{[^}]*\}?", PATH.read_text())) == {"${datasource}"}  # no input to be filled in by hand
     assert DASHBOARD["editable"] is False
     scraped = yaml.safe_load((REPOSITORY / "deploy" / "prometheus" / "prometheus.yml").read_text())
     interval = {job["job_name"]: job.get("scrape_interval") for job in scraped["scrape_configs"]}["nextitem"]
@@ -221,12 +224,17 @@ def test_the_data_source_is_the_provisioned_one() -> None:
         ("NextitemFallbacksHigh", names.FALLBACKS),
         ("NextitemOverloaded", names.SHED),
         ("NextitemModelStale", names.STALE_S),
+        ("NextitemEventLoopSlow", names.LOOP_LAG_S),
+        ("NextitemDescriptorsNearlyExhausted", names.DESCRIPTORS),
+        ("NextitemClockSkew", names.SKEW_S),
+        ("NextitemArchiveStale", names.NOT_ARCHIVED_S),
+        ("NextitemErasureOverdue", names.NOT_ERASED_S),
     ],
 )
 def test_limits_drawn_are_those_of_the_alerts(alert: str, limit: float, alert_rules: list[dict[str, Any]]) -> None:
     """A dashed line is where the alert begins."""
     [expr] = [rule["expr"] for rule in alert_rules if rule["alert"] == alert]
-    comparisons = [node for node in walk(promql_parser.parse(expr)) if str(getattr(node, "op", "")) == ">"]
+    comparisons = [node for node in walk(promql_parser.parse(expr)) if str(getattr(node, "op", "")) in {">", ">="}]
     assert limit in [getattr(node.rhs, "val", None) for node in comparisons]
 
 
@@ -248,6 +256,23 @@ def test_limits_drawn_are_those_of_the_alerts(alert: str, limit: float, alert_ru
 def test_values_are_written_with_their_units(value: float, unit: str, written: str) -> None:
     """The preview writes numbers as people read them."""
     assert write_value(value, unit) == written
+
+
+def test_restarts_and_models_are_marked_beside_alerts(known_metrics: set[str]) -> None:
+    """What a jump in a graph may come from: each kind of mark is a query over metrics that exist."""
+    marks = {mark["name"]: mark["expr"] for mark in DASHBOARD["annotations"]["list"]}
+    assert set(marks) == {"Alerts", "Restarts", "Models"}
+    for expr in marks.values():
+        nodes = walk(promql_parser.parse(fill_in(expr, rate_s=60)))
+        assert {node.name for node in nodes if isinstance(node, promql_parser.VectorSelector)} <= known_metrics
+
+
+def test_legends_say_the_last_value_and_the_highest() -> None:
+    """Each graph's legend is a table: what it is now, and what it was at worst."""
+    for panel in PANELS:
+        if panel["type"] == "timeseries":
+            legend = panel["options"]["legend"]
+            assert (legend["displayMode"], legend["calcs"]) == ("table", ["lastNotNull", "max"]), panel["title"]
 
 
 def test_a_prometheus_that_is_not_there_is_named() -> None:

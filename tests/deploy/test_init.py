@@ -1,18 +1,20 @@
 """What init prepares: passwords made once, readable by whom they are for; owners; and it needs no power but CHOWN."""
 
 import hashlib
+import json
 import os
 import shutil
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
-from service.connection import PasswordFile
-from service.key_file import create_key, read_keys, split_key
+from service.auth.key_file import create_key, read_keys, split_key
+from service.store.connection import PasswordFile
 
 REPOSITORY = Path(__file__).parents[2]
 USERS = REPOSITORY / "deploy" / "valkey" / "users.acl"
@@ -117,7 +119,7 @@ def test_password_of_one_s_own_opens_as_the_service_reads_it(volumes: Path, prep
     file.parent.mkdir()
     file.write_bytes(f"pässword of one's own{end}".encode())
     prepare.prepare(volumes, USERS.read_text(), Owners().chown)
-    _, sent = PasswordFile("service", file).get_credentials()
+    sent = str(PasswordFile("service", file).get_credentials()[-1])
     assert sent == "pässword of one's own"
     users = (volumes / prepare.SECRETS / prepare.USERS).read_text()
     assert f"user service on #{hashlib.sha256(sent.encode()).hexdigest()} " in users
@@ -138,7 +140,7 @@ def test_file_without_a_password_is_refused_by_name(volumes: Path, name: str, co
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert ended.returncode == 1
     assert ended.stderr == f"{file} must hold one line, the secret; remove it, and init makes one\n"
@@ -172,6 +174,7 @@ def test_keys_of_others_are_kept_and_removed_ones_replaced(volumes: Path, prepar
     before = {key.note: key.sha256 for key in read_keys(file)}
     prepare.prepare(volumes, USERS.read_text(), Owners().chown)
     after = {key.note: key.sha256 for key in read_keys(file)}
+    assert added is not None
     assert after["the shop"] == added[1]
     assert {note for note in after if after[note] != before[note]} == {"init: traffic"}
     assert len(after) == 4
@@ -180,6 +183,62 @@ def test_keys_of_others_are_kept_and_removed_ones_replaced(volumes: Path, prepar
         file.write_text(broken)
         with pytest.raises(ValueError, match="is no file of keys; remove it, and init makes one"):
             prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+
+
+@pytest.mark.parametrize("note", ["init: the shop", "init: traffic"])
+def test_note_does_not_make_a_key_init_s(volumes: Path, prepare: Any, note: str) -> None:
+    """A key stays whose note looks like init's own: its id tells whose it is."""
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    file = volumes / prepare.SECRETS / prepare.KEYS_FILE
+    added = split_key(create_key(file, ["events"], note=note))
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    keys = read_keys(file)
+    assert added in [(key.id, key.sha256) for key in keys]
+    assert len(keys) == 4
+
+
+def test_replaced_key_opens_nothing_whatever_its_id_was(volumes: Path, prepare: Any) -> None:
+    """Volumes from before init's keys had ids of their own: the old key goes when its file is removed, not before."""
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    secrets = volumes / prepare.SECRETS
+    old = "nk_0123456789ab_" + "x" * 43
+    (secrets / "traffic" / "key").unlink()
+    (secrets / "traffic" / "key").write_text(old)
+    document = json.loads((secrets / prepare.KEYS_FILE).read_text())
+    entries = [key for key in document["keys"] if key["note"] != "init: traffic"]
+    (secrets / prepare.KEYS_FILE).chmod(0o600)
+    (secrets / prepare.KEYS_FILE).write_text(json.dumps({"format": 1, "keys": entries}))
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    assert split_key(old) in [(key.id, key.sha256) for key in read_keys(secrets / prepare.KEYS_FILE)]
+    (secrets / "traffic" / "key").unlink()
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    keys = read_keys(secrets / prepare.KEYS_FILE)
+    assert split_key(old) not in [(key.id, key.sha256) for key in keys]
+    assert len(keys) == 3
+
+
+def test_keys_made_meanwhile_are_not_lost(volumes: Path, prepare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`nextitem-serve keys` waits until init has written what it read, or the key that it adds would be lost."""
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    file = volumes / prepare.SECRETS / prepare.KEYS_FILE
+    (volumes / prepare.SECRETS / "traffic" / "key").unlink()  # so that init has something to write
+    render, added = prepare.render_keys, []
+
+    def render_slowly(*arguments: Any) -> str:
+        content: str = render(*arguments)
+        thread = Thread(target=lambda: added.append(create_key(file, ["events"], note="the shop")))
+        thread.start()
+        threads.append(thread)
+        thread.join(0.5)  # without the lock it is done by then
+        return content
+
+    threads: list[Thread] = []
+    monkeypatch.setattr(prepare, "render_keys", render_slowly)
+    prepare.prepare(volumes, USERS.read_text(), Owners().chown)
+    threads[0].join(30)
+    known = [(key.id, key.sha256) for key in read_keys(file)]
+    assert split_key(added[0]) in known
+    assert len(known) == 4
 
 
 def test_interrupted_run_is_made_good(volumes: Path, prepare: Any) -> None:
@@ -197,7 +256,7 @@ def test_chown_is_all_the_power_it_needs(volumes: Path, prepare: Any) -> None:
     """Root with no other capability prepares the volumes, and again, though they are not root's any more."""
     only_chown = ["setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all", "--no-new-privs"]
     command = [*only_chown, sys.executable, "-I", str(SCRIPT), str(volumes), str(USERS)]
-    first, second = (subprocess.run(command, capture_output=True, text=True, check=True, timeout=60) for _ in range(2))
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True, timeout=120) for _ in range(2))
     assert "made  secrets volume: service/valkey-password" in first.stdout
     assert "kept  secrets volume: service/valkey-password" in second.stdout
     assert f"cat init {volumes / prepare.SECRETS / prepare.GRAFANA_PASSWORD}" in second.stdout

@@ -9,8 +9,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
-from service.event import make_event
-from service.history import Outcome
+from service.store.event import make_event
+from service.store.history import Outcome
 
 NOW_MS = 1_763_719_498_123
 
@@ -23,8 +23,7 @@ def operator_client(log_in: Callable[[str], Redis]) -> Redis:
 
 def test_failed_snapshot_does_not_stop_events(in_store: Callable[..., Any], operator_client: Redis) -> None:
     """Snapshots are for backups: while one cannot be written, events are accepted as before."""
-    [folder] = operator_client.config_get("dir").values()
-    obstacle = Path(folder) / "dump.rdb"
+    obstacle = Path(operator_client.config_get("dir")["dir"] or "") / "dump.rdb"
     obstacle.unlink(missing_ok=True)
     obstacle.mkdir()  # nothing can be renamed to it
     try:

@@ -11,11 +11,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 from redis.retry import Retry
 
-from service.archiver import Archiver
-from service.connection import connect
-from service.event import make_event
-from service.history import HistoryStore, Outcome
-from service.segments import Archive
+from service.archive.archiver import Archiver
+from service.archive.segments import Archive
+from service.store.connection import connect
+from service.store.event import make_event
+from service.store.history import History, HistoryStore, Outcome
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "valkey"
 NOW_MS = 1_763_719_498_123
@@ -37,7 +37,9 @@ async def use_everything(history: HistoryStore) -> None:
         assert (await history.append([event])).outcomes == [Outcome.ACCEPTED]
         await asyncio.sleep(0.002)  # marks age by the store's clock, and go at once with the options below
     assert (await history.append([event])).outcomes == [Outcome.DUPLICATE]
-    assert [len(found.item_ids) for found in await history.read_many(["u"])] == [3]
+    [found] = await history.read_many(["u"])
+    assert isinstance(found, History)
+    assert len(found.item_ids) == 3
     assert (await history.export("u"))[0] == 5
     await history.erase("u")
     await history.ping()
@@ -143,7 +145,7 @@ def test_loaded_scripts_have_no_more_power(service_client: Redis) -> None:
 
 def test_nobody_comes_in_without_a_name(store: tuple[Path, Path]) -> None:
     """No name, another's password or the password of the probe open nothing."""
-    strangers = [
+    strangers: list[dict[str, Any]] = [
         {},
         *({"username": user, "password": "none"} for user in ("service", "operator", "default")),
         {"username": "default", "password": ""},

@@ -1,0 +1,152 @@
+"""Whether an installed package works as users run it: `python deploy/release.py FOLDER`, by its environment's Python.
+
+In FOLDER, with the two commands alone and none of the repository's code: help, a small fit, its bundle, and the service
+with two workers and the archiver, which stores an event and answers from the model. Standard library only.
+"""
+
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+COMMAND_LIMIT_S = 300
+READY_LIMIT_S = 120
+TRIES = 20
+SMALL = ("train.device=cpu", "train.epochs=1", "model.width=8", "model.layers=1", "model.heads=1")
+
+
+class ReleaseFailed(Exception):
+    """The package does not do what it should; the message says what."""
+
+
+def run(folder: Path, *command: str) -> str:
+    """What a command of the environment prints. Raises ReleaseFailed when it fails."""
+    words = [str(Path(sys.executable).parent / command[0]), *command[1:]]
+    try:
+        found = subprocess.run(  # noqa: S603 - ours
+            words, cwd=folder, env=_clean(), capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ReleaseFailed(f"`{shlex.join(command)}` did not run to its end: {error}") from error
+    if found.returncode:
+        raise ReleaseFailed(f"`{shlex.join(command)}` ended with status {found.returncode}: {found.stderr.strip()}")
+    return found.stdout
+
+
+def write_log(path: Path) -> None:
+    """Forty users who walk round thirty items."""
+    draw = random.Random(1)  # noqa: S311 - no secret
+    lines = ["user,item,timestamp"]
+    for user in range(40):
+        start = draw.randrange(30)
+        lines += [f"u{user},i{(start + step) % 30:02},{1_700_000_000 + step}" for step in range(10)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def try_service(folder: Path) -> None:
+    """Start it with two workers and the archiver, store an event, ask, and stop it. Raises ReleaseFailed."""
+    options = ["--bundle", "bundles", "--data-dir", "store", "--archive-dir", "archive", "--workers", "2"]
+    options += ["--port", "0"]
+    log = folder / "service.log"
+    with log.open("wb") as output:
+        service = subprocess.Popen(  # noqa: S603 - ours
+            [str(Path(sys.executable).parent / "nextitem-serve"), *options],
+            cwd=folder,
+            env=_clean(),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        url = _wait_until_ready(log, service)
+        event = {"user_id": "u1", "item_id": "i01"}
+        receipt = _post(f"{url}/events", {"events": [event]})
+        if receipt.get("accepted") != 1:
+            raise ReleaseFailed(f"POST /events did not store an event: {receipt}")
+        for _ in range(TRIES):  # on a busy machine the first ones may be late
+            answer = _post(f"{url}/recommend", {"user_id": "u1", "timeout_ms": 2000})
+            if answer.get("source") == "model":
+                break
+        else:
+            raise ReleaseFailed(f"POST /recommend was not answered by the model: {answer}")
+        service.send_signal(signal.SIGTERM)
+        if status := service.wait(READY_LIMIT_S):
+            raise ReleaseFailed(f"the service ended with status {status}")
+    except subprocess.TimeoutExpired as error:
+        raise ReleaseFailed(f"the service did not stop within {READY_LIMIT_S} s") from error
+    finally:
+        service.kill()
+        service.wait()
+    if "The archiver ended" in log.read_text() or "The archiver could not" in log.read_text():
+        raise ReleaseFailed(f"the archiver does not run: see {log}")
+
+
+def main(words: Sequence[str]) -> int:
+    """All of it; 1 and a sentence where something fails."""
+    folder = Path(words[0]).resolve()
+    folder.mkdir(parents=True)
+    try:
+        for name in ("nextitem-serve", "nextitem-train"):
+            run(folder, name, "--help")
+        write_log(folder / "log.csv")
+        settings = [part for setting in SMALL for part in ("--set", setting)]
+        run(folder, "nextitem-train", "fit", "demo", "--data", "log.csv", "--out", "run", *settings)
+        run(folder, "nextitem-train", "publish", "run", "--out", "bundles")
+        try_service(folder)
+    except ReleaseFailed as error:
+        sys.stderr.write(f"The release does not work: {error}\n")
+        return 1
+    sys.stdout.write("Both commands work: help, fit, publish, and the service with two workers and the archiver\n")
+    return 0
+
+
+def _clean() -> dict[str, str]:
+    """The environment without what would lead to other code."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NEXTITEM_"))}
+
+
+def _wait_until_ready(log: Path, service: subprocess.Popen[bytes]) -> str:
+    """The service's address, once it is ready. Raises ReleaseFailed."""
+    deadline = time.monotonic() + READY_LIMIT_S
+    while time.monotonic() < deadline and service.poll() is None:
+        for line in log.read_text().splitlines():
+            _, found, rest = line.partition(" at http://")
+            url = "http://" + rest.split(",")[0].split('"')[0].strip()
+            if found and _is_ready(url):
+                return url
+        time.sleep(0.2)
+    status = service.poll()
+    how = f"was not ready within {READY_LIMIT_S} s" if status is None else f"ended at once with status {status}"
+    raise ReleaseFailed(f"the service {how}: {log.read_text().strip()[-2000:]}")
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health/ready", timeout=10) as answer:  # noqa: S310 - http, by the line above
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _post(url: str, document: object) -> dict[str, object]:
+    """The answer to a JSON document. Raises ReleaseFailed."""
+    content = json.dumps(document).encode()
+    request = urllib.request.Request(url, content, {"Content-Type": "application/json"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+            return dict(json.load(answer))
+    except urllib.error.HTTPError as error:
+        raise ReleaseFailed(f"POST {url} got {error.code}: {error.read().decode()}") from error
+    except (OSError, ValueError) as error:
+        raise ReleaseFailed(f"POST {url} failed: {error}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,54 @@
+"""`make release` says in a sentence what an installed package does not do."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from deploy import release
+
+
+@pytest.fixture
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of an environment's commands, which are ours to write."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    return folder
+
+
+def write_command(path: Path, text: str) -> None:
+    """A shell script in place of a command."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo no such module >&2; exit 3", "`nextitem-serve --help` ended with status 3: no such module"),
+        (None, "`nextitem-serve --help` did not run to its end"),
+    ],
+)
+def test_a_command_that_fails_is_named(
+    tmp_path: Path, environment: Path, capsys: pytest.CaptureFixture[str], text: str | None, said: str
+) -> None:
+    """With its status and what it said; it may not be there at all."""
+    if text is not None:
+        write_command(environment / "nextitem-serve", text)
+    assert release.main([str(tmp_path / "folder")]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"The release does not work: {said}")
+    assert shown.err.count("\n") == 1
+
+
+def test_a_service_that_does_not_start_is_said_with_its_log(
+    tmp_path: Path, environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At once, when it ends by itself."""
+    write_command(environment / "nextitem-train", "exit 0")
+    write_command(environment / "nextitem-serve", '[ "$1" = --help ] || { echo "no model here"; exit 1; }')
+    assert release.main([str(tmp_path / "folder")]) == 1
+    said = capsys.readouterr().err
+    assert "the service ended at once with status 1: no model here" in said
