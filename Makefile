@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
 CHECK ?=
+FRESH ?=
 RECIPE ?= demo
 DATA ?= ../shared/data
 # cpu: a couple of hundred megabytes; cuda: the plain index's build, several gigabytes on Linux. Once chosen, it stays.
@@ -22,14 +23,14 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service dashboard preview format clean
+.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service coverage release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, RECIPE=nova, CHECK=1 verifies and exits
-	@$(BIN)/python -m demo --port $(PORT) --recipe $(RECIPE) $(if $(CHECK),--check)
+demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, RECIPE=nova, FRESH=1 trains anew, CHECK=1 verifies and exits
+	@$(BIN)/python -m demo --port $(PORT) --recipe $(RECIPE) $(if $(FRESH),--fresh) $(if $(CHECK),--check)
 
 test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite on two cores, integration against a real Valkey included; JOBS=1
 	$(BIN)/pytest $(SPLIT)
@@ -37,11 +38,11 @@ test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite on two cores, integration
 fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the suite does: 3,000 cases, 10,000 bodies
 	FUZZ_TIMES=10 $(BIN)/pytest --timeout 1800 tests/serving/http/test_generated_input.py
 
-drain: $(VENV)/.run $(VENV)/.dev ## Stop the service under load 20 times with one worker, 20 with two; nobody is failed
+drain: $(VENV)/.run $(VENV)/.dev ## Stop the service under load 20 times with one worker, 20 with two, and replace two 20 times; nobody is failed
 	DRAIN_TIMES=20 $(BIN)/pytest --timeout 1800 -rP tests/serving/http/test_drain.py -k under_load
 
 overload: $(VENV)/.run ## Ask three times as much as the model can answer, with events beside it
-	@$(BIN)/python -m benchmarks.overload
+	@$(BIN)/python -m benchmarks.reliability.overload
 
 test-service: .venv-service/.ready ## Run the service's tests in an environment without torch
 	.venv-service/bin/pytest $(SPLIT) tests/contract tests/serving
@@ -58,6 +59,31 @@ check-security: .venv-security/.ready ## Ask PyPI's advisories about every pinne
 	.venv-security/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off -r constraints.txt \
 	|| { echo "check-security: a version has a known hole, or could not be checked (see above)"; exit 1; }
 
+coverage: $(VENV)/.run $(VENV)/.dev ## Run the suite and measure branch coverage of service, training and model; fails below the floor
+	@rm -rf .cache/coverage && mkdir -p .cache/coverage
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+RELEASE := .cache/release
+# From the source archive, as whoever gets it builds it; in an environment without anything of ours.
+release: .venv-release/.ready ## Build wheel and source archive into dist/, install the wheel elsewhere and try both commands
+	@rm -rf dist $(RELEASE) && mkdir -p $(RELEASE)
+	@.venv-release/bin/python -m build --no-isolation . >$(RELEASE)/build.log 2>&1 \
+	|| { tail -20 $(RELEASE)/build.log; echo "release: wheel and source archive could not be built (see above)"; exit 1; }
+	@echo "Installing the wheel into $(RELEASE)/try ..."
+	@$(PYTHON) -m venv $(RELEASE)/try
+	@$(FIND_TORCH); $(PIP:$(BIN)%=$(RELEASE)/try/bin%) install -c constraints.txt $$index torch \
+	&& $(PIP:$(BIN)%=$(RELEASE)/try/bin%) install -c constraints.txt "$$(ls dist/*.whl)[service,training]" \
+	|| { echo "release: the wheel could not be installed with its extras (see above)"; exit 1; }
+	@$(RELEASE)/try/bin/python -P deploy/release.py $(RELEASE)/folder
+	@ls -l dist
+
+.venv-release/.ready: constraints.txt
+	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
+	@$(PIP:$(BIN)%=.venv-release/bin%) install -c constraints.txt build hatchling
+	@touch $@
+
 dashboard: $(VENV)/.run $(VENV)/.dev ## Write the Grafana dashboard's JSON anew from deploy/grafana
 	$(BIN)/python -m deploy.grafana.dashboard
 
@@ -65,19 +91,19 @@ preview: $(VENV)/.run $(VENV)/.dev ## Draw docs/dashboard.png from the Prometheu
 	$(BIN)/python -m deploy.grafana.preview --url http://127.0.0.1:9090 --minutes 30
 
 check-protocol: $(VENV)/.run ## Reproduce the papers' popularity rows; DATA=FOLDER holds their files
-	@$(BIN)/python -m benchmarks.protocol "$(DATA)"
+	@$(BIN)/python -m benchmarks.accuracy.protocol "$(DATA)"
 
-chaos: $(VENV)/.run $(VENV)/.dev ## Lose no event: 50,000 under 98 faults, 21 power cuts among them; needs gcc
-	@$(BIN)/python -m benchmarks.chaos
+chaos: $(VENV)/.run $(VENV)/.dev ## Lose no event: 50,000 under 112 faults, 21 power cuts among them; needs gcc
+	@$(BIN)/python -m benchmarks.reliability.chaos
 
 soak: $(VENV)/.run ## Watch the service's memory under ten minutes of traffic, and a leaking control's under three
-	@$(BIN)/python -m benchmarks.soak
+	@$(BIN)/python -m benchmarks.reliability.soak
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
 
-bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is missing alone; DATA=FOLDER, OPTIONS="--only ml-1m"
-	@$(BIN)/python -m benchmarks.models "$(DATA)" $(OPTIONS)
+bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is missing alone; DATA=FOLDER, OPTIONS="--only ml-1m"; CHECK=1 lists stale cells
+	@$(BIN)/python -m benchmarks.accuracy.models "$(DATA)" $(if $(CHECK),--check) $(OPTIONS)
 
 bench: $(VENV)/.run $(PEERS)/litserve/.ready $(PEERS)/bentoml/.ready ## Serve beside a textbook handler, LitServe and BentoML; OPTIONS="--cases 50,3416,64"
 	@$(BIN)/python -m benchmarks.serving --environments $(PEERS) $(OPTIONS)
@@ -90,7 +116,7 @@ format: $(VENV)/.dev ## Format and apply safe fixes
 	$(BIN)/ruff check --fix .
 
 clean: ## Remove environments, caches and artifacts
-	rm -rf $(VENV) .venv-service .venv-security .cache artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-service .venv-security .venv-release .cache artifacts .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # Another TORCH than last time takes the old build away first: to pip both are 2.13.0.
 $(VENV)/.torch-$(TORCH):

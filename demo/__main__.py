@@ -33,17 +33,17 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="start from scratch, verify every answer, and exit")
     add_recipe(parser)
     arguments = parser.parse_args()
-    work = functools.partial(run, arguments.port, arguments.recipe, check=arguments.check)
+    work = functools.partial(run, arguments.port, arguments.recipe, check=arguments.check, fresh=arguments.fresh)
     return end_in_order(work, interrupted=INTERRUPTED if arguments.check else 0)
 
 
-def run(port: int, recipe: str, *, check: bool) -> None:
+def run(port: int, recipe: str, *, check: bool, fresh: bool) -> None:
     """The whole path, in order."""
     store = ARTIFACTS / "store"
     if check:
         shutil.rmtree(ARTIFACTS, ignore_errors=True)
     ARTIFACTS.mkdir(parents=True, exist_ok=True)
-    training = make_bundle(DATA, ARTIFACTS, BUNDLES, recipe)
+    training = make_bundle(DATA, ARTIFACTS, BUNDLES, recipe, fresh=fresh)
     head(4, f"Serve it on http://127.0.0.1:{port}")
     ratings, titles = read_ratings(DATA / LOG), read_titles(DATA / ITEMS)
     with serve(BUNDLES, store, port, ARTIFACTS / "service.log") as client:

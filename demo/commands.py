@@ -67,7 +67,7 @@ def serve(bundles: Path, store: Path, port: int, log: Path) -> Iterator[httpx.Cl
     """Run nextitem-serve on 127.0.0.1 and give a client of it; stop it at the end, whatever happens."""
     url = f"http://127.0.0.1:{port}"
     # The leash ends the service when this process ends without being able to.
-    leash = [sys.executable, "-m", "service.leash", str(os.getpid())]
+    leash = [sys.executable, "-m", "service.system.parent_death", str(os.getpid())]
     arguments = ["--bundle", str(bundles), "--data-dir", str(store), "--port", str(port)]
     with log.open("wb") as output:
         # Its own session: Ctrl-C reaches the demo alone, which then stops the service in order.

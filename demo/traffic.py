@@ -10,7 +10,7 @@ import functools
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -42,21 +42,29 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder of MovieLens-100K, as `fetch` makes it")
     parser.add_argument("--rate", type=_read_rate, default=5.0, help="requests a second, at most 100 (default 5)")
     parser.add_argument("--key-file", type=Path, help="file with the key to the service, for recommend, events, admin")
+    parser.add_argument("--alive-file", type=Path, help="file to touch at each request that goes well, for a probe")
+    parser.add_argument("--ready-text", help="what to say once the service answers and has the past of all users")
     arguments = parser.parse_args()
-    return end_in_order(functools.partial(run, arguments.url, arguments.data, arguments.rate, arguments.key_file))
+    return end_in_order(functools.partial(run, arguments))
 
 
-def run(url: str, data: Path, rate: float, key_file: Path | None) -> None:
+def run(arguments: argparse.Namespace) -> None:
     """Send the past, then step by step the present, `rate` steps a second, whatever fails."""
-    ratings = read_ratings(data / LOG)
-    headers = {"Authorization": f"Bearer {_read_key(key_file)}"} if key_file else {}
+    url, rate = arguments.url, arguments.rate
+    note_success = arguments.alive_file.touch if arguments.alive_file else lambda: None
+    ratings = read_ratings(arguments.data / LOG)
+    headers = {"Authorization": f"Bearer {_read_key(arguments.key_file)}"} if arguments.key_file else {}
     with httpx.Client(base_url=url, timeout=10, headers=headers) as client:
-        _send_past(client, ratings)
+        _send_past(client, ratings, note_success)
         console.print(f"{len(ratings)} users, {rate:g} requests a second to {url}, until stopped")
+        if arguments.ready_text:
+            console.print(arguments.ready_text, soft_wrap=True)
         traffic = Traffic(client, ratings)
         due_s = report_s = time.monotonic()
         while True:
             went_well = traffic.step()
+            if went_well:
+                note_success()
             now_s = time.monotonic()
             # Late: catch up on one second, not on an outage.
             due_s = max(due_s + 1 / rate, now_s - 1) if went_well else now_s + PAUSE_S
@@ -129,10 +137,18 @@ class Traffic:
         self.tally["events"] += times
 
 
-def _send_past(client: httpx.Client, ratings: Mapping[str, Sequence[Rating]]) -> None:
-    pasts = [log[: max(1, int(len(log) * PAST))] for log in ratings.values()]
-    missing = [past for past in pasts if count_stored(client, past[0].user) < len(past)]
-    sent = sum(send_histories(client, missing))
+def _send_past(
+    client: httpx.Client, ratings: Mapping[str, Sequence[Rating]], note_success: Callable[[], None] = lambda: None
+) -> None:
+    missing, sent = [], 0
+    for log in ratings.values():
+        past = log[: max(1, int(len(log) * PAST))]
+        if count_stored(client, past[0].user) < len(past):
+            missing.append(past)
+        note_success()
+    for count in send_histories(client, missing):
+        sent += count
+        note_success()
     console.print(f"{sent} events of the past were sent" if sent else "The store holds the past of every user")
 
 

@@ -16,9 +16,9 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-from service import leash
-from service.connection import connect
-from service.history import HistoryStore
+from service.store.connection import connect
+from service.store.history import HistoryStore
+from service.system import parent_death
 
 
 @pytest.fixture(scope="session")
@@ -53,8 +53,8 @@ def run_store() -> Callable[..., AbstractContextManager[None]]:
     """Run a store's command, tied to this process, from when it answers on its unix socket to the end of a context."""
 
     @contextmanager
-    def run(command: list[str], socket: Path, **credentials: str) -> Iterator[None]:
-        server = subprocess.Popen([sys.executable, leash.__file__, str(os.getpid()), *command])
+    def run(command: list[str], socket: Path, **credentials: Any) -> Iterator[None]:
+        server = subprocess.Popen([sys.executable, parent_death.__file__, str(os.getpid()), *command])
         try:
             with Redis(unix_socket_path=str(socket), **credentials) as client:
                 _wait_for(client, server)

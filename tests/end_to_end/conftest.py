@@ -12,7 +12,7 @@ import pytest
 
 ITEMS = 1682
 POPULAR = 50
-START_LIMIT_S = 60
+START_LIMIT_S = 120
 
 
 def run(*command):

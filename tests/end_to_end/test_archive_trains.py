@@ -2,13 +2,13 @@
 
 import asyncio
 
-from service.archiver import Archiver
-from service.connection import connect
-from service.embedded import EmbeddedStore
-from service.event import make_event
-from service.history import HistoryStore
-from service.segments import Archive
-from training.reader import read_log
+from service.archive.archiver import Archiver
+from service.archive.segments import Archive
+from service.embedded.server import EmbeddedStore
+from service.store.connection import connect
+from service.store.event import make_event
+from service.store.history import HistoryStore
+from training.data.reader import read_log
 from training.recipe import DataRecipe
 
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from model.contract.behaviour import ABSENT
-from model.contract.question import INPUTS, Question, stack_questions
-from model.export import export_network
-from model.nets.catalogue import make_network
+from model.contract.event_inputs import ABSENT
+from model.contract.query import INPUTS, Question, stack_questions
+from model.export.graph import export_network
 from model.nets.features import SideInformation
-from model.nets.rules import Rules
-from service.bound import BoundRuns, answer_alike
-from service.buckets import list_buckets
-from service.engine import Engine, open_engine
+from model.nets.registry import make_network
+from model.nets.rules import SequentialRules
+from service.inference.cuda_graphs import CudaGraphRunner, answers_match
+from service.inference.engine import Engine, open_engine
+from service.inference.shape_buckets import list_buckets
 
 V, N = 300, 80
 
@@ -28,7 +28,7 @@ def make_side():
 
 def make_rules():
     """Three random followers of every item."""
-    rules = Rules(V, 3)
+    rules = SequentialRules(V, 3)
     rules.followers[1 : V + 1] = torch.randint(1, V + 1, (V, 3), dtype=torch.int32)
     rules.weights[1 : V + 1] = torch.rand(V, 3)
     rules.strength.fill_(0.3)
@@ -76,12 +76,12 @@ def test_exports_answer_alike_in_every_shape(name, scan, beside):
     assert set(inputs) == (set(INPUTS) | set(ABSENT) if beside == "events" else set(INPUTS))
     plain = open_engine(export_network(network, scan=scan), item_count=V, provider="cpu", threads=1, inputs=inputs)
     buckets = list_buckets(max_batch=6, max_length=N, item_count=V)
-    runs = BoundRuns(plain._session, buckets, inputs=inputs, device="cpu")
-    bound = Engine(plain._session, item_count=V, bound=runs)
+    runs = CudaGraphRunner(plain._session, buckets, inputs=inputs, device="cpu")
+    graphs = Engine(plain._session, item_count=V, graphs=runs)
 
-    runs.prove(plain.rank, item_count=V, inputs=inputs, tolerance=1e-4)
+    runs.verify(plain.rank, item_count=V, inputs=inputs, tolerance=1e-4)
     draw = np.random.default_rng(6)
     for _ in range(40):
         questions = list(draw_questions(draw, int(draw.choice([1, 2, 4, 5, 6, 7, 13])), told=beside == "events"))
         feed = stack_questions(questions, max_length=N, mask_index=V + 1, inputs=inputs)
-        assert answer_alike(bound.rank(feed), plain.rank(feed), tolerance=1e-4)
+        assert answers_match(graphs.rank(feed), plain.rank(feed), tolerance=1e-4)

@@ -1,5 +1,6 @@
 """The demo's own parts: it must find a false answer, count right, and leave nothing running however it ends."""
 
+import json
 import os
 import re
 import signal
@@ -12,6 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from demo import bundle as demo_bundle
+from demo.bundle import make_bundle
 from demo.commands import DemoFailed, serve
 from demo.movielens import SHIFT_MS, Rating, read_ratings
 from demo.replay import Online, _verify, count_stored
@@ -79,6 +82,54 @@ def test_ratings_are_sorted_as_the_trainer_sorts(tmp_path):
     ratings = read_ratings(path)
     assert [rating.item for rating in ratings["1"]] == ["c", "d", "b"]
     assert ratings["2"] == [Rating("2", "a", 1.0, 5000 + SHIFT_MS)]
+
+
+@pytest.fixture
+def train_in_no_time(monkeypatch):
+    """nextitem-train in name alone: the commands that it was given, and the results of runs that `fit` begins."""
+    commands = []
+    leads = []
+
+    def train(command, *arguments):
+        commands.append(command)
+        if command == "fit":
+            run = Path(arguments[arguments.index("--out") + 1])
+            if not run.exists():
+                run.mkdir(parents=True)
+                (run / "results.json").write_text(json.dumps({"over_popularity": leads.pop(0)}))
+
+    monkeypatch.setattr(demo_bundle, "train", train)
+    return commands, leads
+
+
+def test_a_model_that_does_not_beat_popularity_is_not_kept(tmp_path, train_in_no_time, capsys):
+    """It is not published, and the next start says why it trains another one, which is kept until asked otherwise."""
+    commands, leads = train_in_no_time
+    leads += [{"value": lead, "low": lead - 0.01, "high": lead + 0.01} for lead in (0.002, 0.05, 0.06)]
+    folders = (tmp_path / "data", tmp_path / "runs", tmp_path / "bundles")
+    with pytest.raises(DemoFailed, match=r"does not beat popularity beyond chance, .* \+0.0020 \[-0.0080, \+0.0120\]"):
+        make_bundle(*folders, "demo", fresh=False)
+    assert commands == ["fetch", "fit"]
+    capsys.readouterr()
+    run = make_bundle(*folders, "demo", fresh=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "is dropped and another one trained: it does not beat popularity beyond chance" in said
+    assert commands == ["fetch", "fit", "fetch", "fit", "publish"]
+    make_bundle(*folders, "demo", fresh=False)
+    assert "dropped" not in capsys.readouterr().out
+    assert json.loads((run / "results.json").read_text())["over_popularity"]["value"] == 0.05
+    make_bundle(*folders, "demo", fresh=True)
+    assert "dropped and another one trained: you asked for it" in " ".join(capsys.readouterr().out.split())
+    assert json.loads((run / "results.json").read_text())["over_popularity"]["value"] == 0.06
+
+
+def test_a_run_that_was_stopped_is_no_weak_one(tmp_path):
+    """Without results there is nothing to judge by: it is resumed."""
+    run = tmp_path / "run"
+    run.mkdir()
+    assert demo_bundle.find_weakness(run) is None
+    (run / "results.json").write_text("{}")
+    assert demo_bundle.find_weakness(run) == "it was never held against popularity"
 
 
 @pytest.fixture
@@ -154,7 +205,7 @@ def test_service_ends_with_the_demo(tmp_path, number):
     os.kill(demo.pid, number)
     demo.wait(60)
     demo.stdout.close()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
             httpx.get(f"{url}/health/live")

@@ -5,12 +5,12 @@ import json
 import numpy as np
 
 from model.contract.bundle import read_bundle
-from model.contract.question import decode_answers, encode_question, stack_questions
-from service.engine import open_engine
+from model.contract.query import decode_answers, encode_question, stack_questions
+from service.inference.engine import open_engine
 from training.cli import main
-from training.run import Run
+from training.runs.run import Run
 
-RECIPE = "[model]\nmax_length = 9\nwidth = 8\nlayers = 1\nrules = 5\n[train]\ndevice = 'cpu'\nepochs = 1\n"
+RECIPE = "[model]\nmax_length = 9\nwidth = 8\nlayers = 1\nrules_per_item = 5\n[train]\ndevice = 'cpu'\nepochs = 1\n"
 
 
 def test_engine_ranks_as_the_evaluation(tmp_path):

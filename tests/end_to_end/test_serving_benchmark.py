@@ -18,15 +18,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.cores import count_cpu, list_family
-from benchmarks.graph.steps import Case, draw_network
-from benchmarks.load import Shot, encode_post
-from benchmarks.serving.batches import QUESTIONS, Batches
-from benchmarks.serving.contestants.orders import Batching, Orders
-from benchmarks.serving.contestants.plain import PlainModel
-from benchmarks.serving.events import encode_call, encode_event, judge_call, load_script
-from benchmarks.serving.field import PEERS, K, list_field
-from benchmarks.serving.generator import (
+from benchmarks.harness.cases import Case, draw_network
+from benchmarks.harness.closed_loop import (
     Sample,
     ask_once,
     connect_tcp,
@@ -35,19 +28,26 @@ from benchmarks.serving.generator import (
     drive_open,
     judge_http,
 )
-from benchmarks.serving.match import find_best, find_capacities
+from benchmarks.harness.cpu_time import count_cpu, list_family
+from benchmarks.harness.open_loop import Shot, encode_post
+from benchmarks.serving.batches import QUESTIONS, Batches
+from benchmarks.serving.events import encode_call, encode_event, judge_call, load_script
 from benchmarks.serving.material import draw_histories, draw_items, write_network
+from benchmarks.serving.matrix import find_best, find_capacities
 from benchmarks.serving.picture import draw_latencies
 from benchmarks.serving.proof import AnswersDiffer, measure_distance, prove
+from benchmarks.serving.roster import PEERS, K, list_systems
+from benchmarks.serving.rounds import Plan, rotate, take_turn
 from benchmarks.serving.servers import Server, ServerFailed, Setting, find_port, serve
 from benchmarks.serving.summary import format_start, format_summary, summarize, summarize_events
+from benchmarks.serving.systems.orders import Batching, Orders
+from benchmarks.serving.systems.plain import PlainModel
 from benchmarks.serving.tuning import GRIDS, Tried, choose, try_settings
-from benchmarks.serving.turns import Plan, rotate, take_turn
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
-from service.connection import connect
-from service.embedded import EmbeddedStore
-from service.history import HistoryStore
+from service.embedded.server import EmbeddedStore
+from service.store.connection import connect
+from service.store.history import HistoryStore
 
 CASE = Case(12, 300, 16)
 ROOT = Path(__file__).parents[2]
@@ -96,11 +96,11 @@ def answering():
         server.server_close()
 
 
-def make_turn(load, contestant, number, rate, *, p50_ms=1.0, p99_ms=5.0, cpu_us=100.0, **more):
+def make_turn(load, system, number, rate, *, p50_ms=1.0, p99_ms=5.0, cpu_us=100.0, **more):
     """A turn as it is recorded."""
     cores = {"generator": 0.1, "server": 1.0, "store": 0.2, "idle contestants": 0.0}
     times = {"p50_ms": p50_ms, "p90_ms": 2.0, "p99_ms": p99_ms, "late_p99_ms": None, "failed": 0}
-    turn = {"load": load, "contestant": contestant, "round": number, "rate": rate, "cpu_us": cpu_us, "cores": cores}
+    turn = {"load": load, "contestant": system, "round": number, "rate": rate, "cpu_us": cpu_us, "cores": cores}
     return turn | times | more
 
 
@@ -207,7 +207,7 @@ def test_a_wrong_answer_is_found(network, answering):
     for wrong in ([*right[:-1], right[0]], [*right[:-1], items[0]], [*right[:-1], "nobody"], right[:-1]):
         assert measure_distance(model, items, wrong) == float("inf")
 
-    [textbook, *_] = (each for each in list_field() if each.kind == "textbook")
+    [textbook, *_] = (each for each in list_systems() if each.kind == "textbook")
     content = json.dumps({"items": [{"item_id": item} for item in right[::-1]]}).encode()
     connect = answering(lambda _: [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(content), content)])
     with pytest.raises(AnswersDiffer, match="textbook, 1 worker: the scores"):
@@ -243,7 +243,7 @@ def test_batches_are_counted_by_question(answering):
     content = b'"source":"model","degraded":null' * QUESTIONS
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(content), content)
     batches = Batches.find(Server(0, answering(lambda _: [answer])), ["a", "b"])
-    sample = batches.press(0.1)
+    sample = batches.run_closed(0.1)
     assert sample.rate == pytest.approx(QUESTIONS * len(sample.latencies) / sample.seconds)
     assert len(json.loads(batches.payloads[0].partition(b"\r\n\r\n")[2])["requests"]) == QUESTIONS
     missing = answering(lambda _: [b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"])
@@ -252,7 +252,7 @@ def test_batches_are_counted_by_question(answering):
 
 def test_every_setting_of_a_framework_is_tried(answering, tmp_path):
     """A server for each, started with what its process will read; the one that answers most is chosen."""
-    contestant = next(each for each in list_field() if each.kind == "litserve")
+    system = next(each for each in list_systems() if each.kind == "litserve")
     plan = Plan(rounds=2, seconds=0.02, connections=2, environments=tmp_path)
     body = b'{"items":[{"item_id":"a"}]}'
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
@@ -263,7 +263,7 @@ def test_every_setting_of_a_framework_is_tried(answering, tmp_path):
         worse = batching != GRIDS["litserve"][3]
         return contextlib.nullcontext(Server(0, answering(lambda _: [NOT_GOOD if worse else answer])))
 
-    tried = list(try_settings(contestant, serve_batching, [encode_post("/", b"{}")], plan))
+    tried = list(try_settings(system, serve_batching, [encode_post("/", b"{}")], plan))
     assert tuple(started) == GRIDS["litserve"]
     assert choose(tried) == GRIDS["litserve"][3]
     assert [bool(each.rate) for each in tried] == [each == GRIDS["litserve"][3] for each in started]
@@ -271,7 +271,7 @@ def test_every_setting_of_a_framework_is_tried(answering, tmp_path):
     failing = Tried(16, 0.0, 10.0 * max(each.rate for each in tried), 1)
     assert choose([*tried, failing]) == GRIDS["litserve"][3]
     assert choose([failing]) == Batching(16, 0.0)
-    words = contestant.command(Setting(tmp_path, "", 1, tmp_path, choose(tried)))
+    words = system.command(Setting(tmp_path, "", 1, tmp_path, choose(tried)))
     assert {"BENCH_WORKERS=1", "BENCH_ROWS=8", "BENCH_WAIT_S=0.005"} <= set(words)
     assert "8 rows, 5 ms: " in format_start({"start_s": {}, "tuning": {"litserve": [each._asdict() for each in tried]}})
 
@@ -279,7 +279,7 @@ def test_every_setting_of_a_framework_is_tried(answering, tmp_path):
 def test_orders_reach_the_process():
     """What a command begins with is what the process that it becomes reads; one row is no batch."""
     orders = Orders(2, Batching(16, 0.001))
-    script = "from benchmarks.serving.contestants.orders import Orders; print(Orders.from_environment())"
+    script = "from benchmarks.serving.systems.orders import Orders; print(Orders.from_environment())"
     command = [*orders.to_words(), sys.executable, "-c", script]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     assert subprocess.check_output(command, env=environment, text=True).strip() == str(orders)
@@ -344,8 +344,8 @@ def test_ratios_are_those_of_a_round():
     assert "4.50 (4.00 to 5.00)" in format_summary(summary)
     capacities = find_capacities(turns)
     assert capacities["nextitem, 2 workers"] == 300
-    assert find_best(list_field(), capacities, "nextitem") == "nextitem, 2 workers"
-    assert find_best(list_field(), capacities, "empty FastAPI") is None
+    assert find_best(list_systems(), capacities, "nextitem") == "nextitem, 2 workers"
+    assert find_best(list_systems(), capacities, "empty FastAPI") is None
     entry = {"case": CASE._asdict(), "histories": "full", "turns": turns, "summary": summary}
     assert draw_latencies({"cases": [entry, {**entry, "summary": {"rows": []}}]}).startswith(b"\x89PNG")
 
@@ -372,12 +372,12 @@ def test_events_are_compared_with_their_script():
         for name, rates in {
             "nextitem, 1 worker": (50, 60),
             "nextitem, 2 workers": (70, 20),
-            "history.lua alone": (100, 80),
+            "append.lua alone": (100, 80),
         }.items()
         for number, rate in enumerate(rates)
     ]
     [(words, ratio)] = summarize_events(turns)["comparisons"].items()
-    assert words == "nextitem, 1 worker / history.lua alone, events a second"
+    assert words == "nextitem, 1 worker / append.lua alone, events a second"
     assert (ratio["least"], ratio["most"]) == (0.5, 0.75)
     assert summarize_events(turns[-1:])["comparisons"] == {}
 
@@ -417,8 +417,8 @@ def run_benchmark(cache, out, *options):
 def test_the_smallest_run(cache, tmp_path):
     """Everybody's answers are right, every kind of load is measured; table, picture and file are there."""
     out = tmp_path / "serving.json"
-    field = ("nextitem", "textbook", "empty ASGI", "ONNX Runtime")
-    small = ("--rounds", "1", "--seconds", "0.2", "--histories", "full", "--workers", "1", "--contestants", *field)
+    names = ("nextitem", "textbook", "empty ASGI", "ONNX Runtime")
+    small = ("--rounds", "1", "--seconds", "0.2", "--histories", "full", "--workers", "1", "--systems", *names)
     with run_benchmark(cache, out, *small) as process:
         said, _ = process.communicate()
     assert process.returncode == 0
@@ -428,7 +428,7 @@ def test_the_smallest_run(cache, tmp_path):
     names = {"nextitem, 1 worker", "textbook, 1 worker", "empty ASGI, 1 worker", "ONNX Runtime"}
     assert {name for load, name in found if load == "closed"} == names
     assert {load for load, _ in found} == {"closed", "alone", "open", "batch"}
-    assert {turn["contestant"] for turn in document["events"]["turns"]} == {"history.lua alone", "nextitem, 1 worker"}
+    assert {turn["contestant"] for turn in document["events"]["turns"]} == {"append.lua alone", "nextitem, 1 worker"}
     assert all(row["rate"]["least"] > 0 for row in entry["summary"]["rows"] if row["contestant"] == "ONNX Runtime")
     assert "nextitem" in said
     assert "answers a second" in said

@@ -20,7 +20,9 @@ import {module}
 """
 
 
-@pytest.mark.parametrize("module", ["service.engine", "service.app", "model.export", "training.publish"])
+@pytest.mark.parametrize(
+    "module", ["service.inference.engine", "service.app", "model.export.graph", "training.publish.publish"]
+)
 def test_telemetry_is_off_before_the_import(module):
     """In a fresh interpreter without the variable, it is set by the time that onnxruntime is looked for."""
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}

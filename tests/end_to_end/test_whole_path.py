@@ -1,4 +1,4 @@
-"""Log -> fit -> publish -> serve -> answers, by the commands alone; the README's tour is what runs."""
+"""Log -> fit -> publish -> serve -> answers, by the commands alone; the tutorial's tour is what runs."""
 
 import os
 import re
@@ -11,12 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
+TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 
 
 def read_tour():
-    """The README's console block: commands with the line that each prints."""
-    [block] = re.findall(r"```console\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    """The tutorial's console block: commands with the line that each prints."""
+    [block] = re.findall(r"```console\n(.*?)```", TUTORIAL.read_text(), flags=re.DOTALL)
     lines = block.strip().splitlines()
     return [(command.removeprefix("$ "), printed) for command, printed in zip(lines[::2], lines[1::2], strict=True)]
 
@@ -27,8 +27,8 @@ def serve(bundles, start_service):
     return lambda: start_service(bundles)
 
 
-def test_readme_tour_prints_what_it_says(serve):
-    """Every curl of the README prints the line below it, `…` standing for anything."""
+def test_tutorial_tour_prints_what_it_says(serve):
+    """Every curl of the tutorial prints the line below it, `…` standing for anything."""
     if shutil.which("curl") is None and not os.environ.get("CI"):
         pytest.skip("curl is not installed")
     process, url = serve()

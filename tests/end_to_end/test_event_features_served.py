@@ -4,15 +4,15 @@ import httpx
 import pytest
 import torch
 
-from model.contract.behaviour import Events, encode_events
-from model.contract.question import Question, stack_questions
-from training.checkpoint import save_weights
+from model.contract.event_inputs import Events, encode_events
+from model.contract.query import Question, stack_questions
 from training.cli import main
-from training.run import Run
+from training.runs.checkpoint import save_weights
+from training.runs.run import Run
 
 TYPES, NOW_MS = ("view", "click", "cart", "purchase"), 1_763_719_498_123
 SETTINGS = (
-    *("model.network=nova-bert", 'data.behaviour=["type","value","gap"]', "model.behaviour_dropout=0.2"),
+    *("model.name=nova-bert", 'data.event_features=["type","value","gap"]', "model.event_dropout=0.2"),
     *("model.max_length=8", "model.width=16", "model.layers=1", "train.epochs=1", "train.batch_size=8"),
     "train.device=cpu",
 )
@@ -44,7 +44,7 @@ def rank(run, items, events):
     """PyTorch's scores by item id."""
     network, vocabulary = run.load_network(), run.vocabulary
     history = vocabulary.encode(items)
-    told = None if events is None else encode_events(events, run.behaviour.event_types)
+    told = None if events is None else encode_events(events, run.event_features.event_types)
     feed = stack_questions(
         [Question(history, history[:0], None, 1, told)],
         max_length=8,
