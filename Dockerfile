@@ -26,7 +26,7 @@ ENV PATH=/opt/build/bin:$PATH
 WORKDIR /src
 COPY pyproject.toml constraints.txt ./
 # pip reads extras from a package only: a hollow one, so that the layers below do not depend on the code.
-RUN mkdir model service training && touch README.md
+RUN mkdir model nextitem service training && touch README.md
 
 FROM build AS service-packages
 ARG EXTRA=service
@@ -65,6 +65,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 FROM build AS code
 COPY README.md ./
 COPY model/ model/
+COPY nextitem/ nextitem/
 COPY service/ service/
 COPY training/ training/
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \

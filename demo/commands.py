@@ -46,7 +46,7 @@ def end_in_order(work: Callable[[], object], *, interrupted: int = 0) -> int:
 
 def train(*arguments: str) -> None:
     """Run nextitem-train and show what it prints. Raises DemoFailed when it fails, KeyboardInterrupt when stopped."""
-    process = subprocess.Popen([sys.executable, "-m", "training.cli", *arguments])  # noqa: S603 - ours
+    process = subprocess.Popen([_find("nextitem-train"), *arguments])  # noqa: S603 - ours
     try:
         status = process.wait()
     except KeyboardInterrupt:
@@ -72,7 +72,7 @@ def serve(bundles: Path, store: Path, port: int, log: Path) -> Iterator[httpx.Cl
     with log.open("wb") as output:
         # Its own session: Ctrl-C reaches the demo alone, which then stops the service in order.
         process = subprocess.Popen(  # noqa: S603 - ours
-            [*leash, sys.executable, "-m", "service.cli", *arguments],
+            [*leash, _find("nextitem-serve"), *arguments],
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -91,6 +91,11 @@ def serve(bundles: Path, store: Path, port: int, log: Path) -> Iterator[httpx.Cl
             raise DemoFailed(f"the service did not stop within {STOP_SECONDS} s of SIGTERM") from None
     if status:
         raise DemoFailed(f"the service ended with status {status}: see {log}")
+
+
+def _find(command: str) -> str:
+    """A command of the environment that the demo runs in."""
+    return str(Path(sys.executable).with_name(command))
 
 
 def _wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:

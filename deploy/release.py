@@ -1,9 +1,11 @@
 """Whether an installed package works as users run it: `python deploy/release.py FOLDER`, by its environment's Python.
 
 In FOLDER, with the two commands alone and none of the repository's code: help, a small fit, its bundle, and the service
-with two workers and the archiver, which stores an event and answers from the model. Standard library only.
+with two workers and the archiver, which stores an event and answers from the model. All the while other packages that
+are called as our rooms are can be imported, and must not be. Standard library only.
 """
 
+import importlib.metadata
 import json
 import os
 import random
@@ -20,6 +22,7 @@ from pathlib import Path
 COMMAND_LIMIT_S = 300
 READY_LIMIT_S = 120
 TRIES = 20
+FOREIGN = ("model", "service", "training")
 SMALL = ("train.device=cpu", "train.epochs=1", "model.width=8", "model.layers=1", "model.heads=1")
 
 
@@ -32,13 +35,31 @@ def run(folder: Path, *command: str) -> str:
     words = [str(Path(sys.executable).parent / command[0]), *command[1:]]
     try:
         found = subprocess.run(  # noqa: S603 - ours
-            words, cwd=folder, env=_clean(), capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=False
+            words, cwd=folder, env=_clean(folder), capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ReleaseFailed(f"`{shlex.join(command)}` did not run to its end: {error}") from error
     if found.returncode:
         raise ReleaseFailed(f"`{shlex.join(command)}` ended with status {found.returncode}: {found.stderr.strip()}")
     return found.stdout
+
+
+def require_own_name() -> None:
+    """Raises ReleaseFailed where the package brings other importable names than its own."""
+    found = importlib.metadata.files("nextitem") or []
+    names = {path.parts[0] for path in found if path.suffix == ".py"}
+    if names != {"nextitem"}:
+        raise ReleaseFailed(
+            f"the package brings {', '.join(sorted(names)) or 'no code'} where it should bring nextitem"
+        )
+
+
+def write_foreign_packages(folder: Path) -> None:
+    """Packages that are called as our rooms are, and say so to whoever imports them."""
+    for name in FOREIGN:
+        package = folder / "foreign" / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"raise ImportError('this {name} is another package')\n")
 
 
 def write_log(path: Path) -> None:
@@ -60,7 +81,7 @@ def try_service(folder: Path) -> None:
         service = subprocess.Popen(  # noqa: S603 - ours
             [str(Path(sys.executable).parent / "nextitem-serve"), *options],
             cwd=folder,
-            env=_clean(),
+            env=_clean(folder),
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -93,6 +114,8 @@ def main(words: Sequence[str]) -> int:
     folder = Path(words[0]).resolve()
     folder.mkdir(parents=True)
     try:
+        require_own_name()
+        write_foreign_packages(folder)
         for name in ("nextitem-serve", "nextitem-train"):
             run(folder, name, "--help")
         write_log(folder / "log.csv")
@@ -107,9 +130,10 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _clean() -> dict[str, str]:
-    """The environment without what would lead to other code."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NEXTITEM_"))}
+def _clean(folder: Path) -> dict[str, str]:
+    """The environment without what would lead to our code elsewhere, and with the foreign packages."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "NEXTITEM_"))}
+    return kept | {"PYTHONPATH": str(folder / "foreign")}
 
 
 def _wait_until_ready(log: Path, service: subprocess.Popen[bytes]) -> str:

@@ -44,6 +44,7 @@ STALE_INTERVALS: Final = 3
 """Without a success for so many intervals, `archive --check` fails."""
 
 _NICENESS: Final = 10
+_ROOMS: Final = str(Path(__file__).parents[2])
 _MISSING_SETTINGS: Final = "archive needs --redis-url and --archive-dir; the service itself archives an embedded store"
 
 _log = logging.getLogger(__name__)
@@ -73,9 +74,13 @@ class _ArchiverProcess:
 
     def __init__(self, settings: Settings) -> None:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
+        # An installed package has a folder for its rooms, which only its own commands know (decision 0014).
+        path = os.pathsep.join(filter(None, (_ROOMS, kept.get("PYTHONPATH"))))
         given = settings.model_dump(include=set(ARCHIVE_SETTINGS), exclude_none=True)
         # Settings go by the environment: other users could read a password on the command line.
-        self._environment = kept | {f"{VARIABLES}{name.upper()}": str(value) for name, value in given.items()}
+        self._environment = (
+            kept | {"PYTHONPATH": path} | {f"{VARIABLES}{name.upper()}": str(value) for name, value in given.items()}
+        )
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,6 +1,9 @@
 """`make release` says in a sentence what an installed package does not do."""
 
+import importlib.metadata
+import subprocess
 import sys
+from importlib.metadata import PackagePath
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,14 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    pretend_installed(monkeypatch, "nextitem/__init__.py", "nextitem/_rooms/model/__init__.py", "../bin/nextitem-serve")
     return folder
+
+
+def pretend_installed(monkeypatch: pytest.MonkeyPatch, *paths: str) -> None:
+    """As if the package had brought these files."""
+    files = [PackagePath(path) for path in paths]
+    monkeypatch.setattr(importlib.metadata, "files", {"nextitem": files}.get)
 
 
 def write_command(path: Path, text: str) -> None:
@@ -52,3 +62,27 @@ def test_a_service_that_does_not_start_is_said_with_its_log(
     assert release.main([str(tmp_path / "folder")]) == 1
     said = capsys.readouterr().err
     assert "the service ended at once with status 1: no model here" in said
+
+
+@pytest.mark.parametrize(
+    ("paths", "said"),
+    [
+        (["model/__init__.py", "nextitem/__init__.py"], "the package brings model, nextitem where it should"),
+        (["_editable_impl_nextitem.pth"], "the package brings no code where it should bring nextitem"),
+    ],
+)
+def test_a_package_with_other_names_is_refused(monkeypatch: pytest.MonkeyPatch, paths: list[str], said: str) -> None:
+    """It would meet, or overwrite, somebody else's."""
+    pretend_installed(monkeypatch, *paths)
+    with pytest.raises(release.ReleaseFailed, match=said):
+        release.require_own_name()
+
+
+def test_foreign_packages_say_that_they_are_foreign(tmp_path: Path) -> None:
+    """Whoever imports one in place of ours fails, so that the trial is one."""
+    release.write_foreign_packages(tmp_path)
+    command = [sys.executable, "-c", "import training"]
+    environment = {"PYTHONPATH": str(tmp_path / "foreign")}
+    found = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    assert "this training is another package" in found.stderr
