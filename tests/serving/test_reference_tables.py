@@ -1,8 +1,10 @@
 """The tables of docs/reference against the code: every setting, metric and route is documented as it is."""
 
+import html
 from pathlib import Path
 
 from service.cli import describe_default
+from service.errors import Problem
 from service.http.routes import erasure, events, lookup, operations, recommend
 from service.settings import PREFIX, Settings
 from service.telemetry.metrics import Metrics
@@ -52,3 +54,24 @@ def test_every_route_is_documented():
     rows = [line.split(" | ") for line in read_table("http-api.md")]
     assert {(row[0].strip("| `"), row[1].strip("`")) for row in rows} == expected
     assert len(rows) == len(expected) >= 10
+
+
+def test_every_error_is_documented():
+    """Status, slug, title and detail of every problem, and every code of a rejection by the store."""
+    page = (REFERENCE / "http-api.md").read_text().split("\n## Errors\n")[1].split("\n## ")[0]
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    kinds = {
+        f"| {kind.status} | `{kind.slug}` | {kind.title} | {html.escape(kind.default_detail)} |"
+        for kind in find_kinds(Problem)
+    }
+    assert {row for row in rows if row[2].isdigit()} == kinds
+    codes = {code for _, code, _ in (*events.REFUSALS.values(), events.DERIVED_ID_CONFLICT)}
+    assert {row.split("`")[1] for row in rows if row.startswith("| `")} == codes
+
+
+def find_kinds(kind):
+    """The subclasses of a problem that have a slug of their own."""
+    for below in kind.__subclasses__():
+        if "slug" in vars(below):
+            yield below
+        yield from find_kinds(below)
