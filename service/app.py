@@ -15,6 +15,7 @@ from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp
 
 from model.contract.bundle import OpenBundle
+from service.api.requests import MAX_TIMEOUT_MS
 from service.auth.guard import AuthGuard
 from service.errors import StartFailed, StoreUnavailable
 from service.health import Health
@@ -31,8 +32,10 @@ from service.http.routes.pages import OPENAPI, make_pages
 from service.http.static_routes import StaticRoutes
 from service.inference.engine import RUNTIME_VERSION, may_use_gpu
 from service.inference.model import LiveModel, load_model
+from service.inference.runner import EngineRunner
 from service.inference.thread import EngineThread
 from service.libraries import check_libraries
+from service.recommend.pipeline import Pipeline
 from service.recommend.recommender import Recommender
 from service.settings import Settings
 from service.store.circuit_breaker import CircuitBreaker
@@ -103,12 +106,11 @@ def create_app(
         observe=metrics.store_called,
         on_error=metrics.store_failed,
     )
+    runner = EngineRunner(thread, stuck_after_s=MAX_TIMEOUT_MS / 1000)  # nobody waits for a longer run any more
     recommender = Recommender(
-        model,
-        store=store,
-        breaker=CircuitBreaker("reads"),
+        Pipeline(model, store=store, breaker=CircuitBreaker("reads"), runner=runner),
+        runner=runner,
         metrics=metrics,
-        executor=thread,
         max_batch=settings.max_batch,
         max_waiting=settings.queue_limit,
         max_version_waiters=settings.version_waiter_limit,
