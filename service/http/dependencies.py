@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from service.auth.guard import AuthGuard
 from service.health import Health
 from service.inference.model import LiveModel
 from service.recommend.recommender import Recommender
@@ -29,7 +28,6 @@ class Service:
     recommender: Recommender
     health: Health
     store_monitor: StoreMonitor
-    auth_guard: AuthGuard
 
 
 def get_service(request: Request) -> Service:
