@@ -32,6 +32,7 @@ from service.inference.engine import RUNTIME_VERSION
 from service.inference.loading import Loaded, load_configured
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
+from service.ingest.ingestor import Ingestor
 from service.libraries import check_libraries
 from service.recommend.pipeline import Pipeline
 from service.recommend.recommender import Recommender
@@ -127,7 +128,13 @@ def _make_service(
         model=model,
         metrics=metrics,
         store=store,
-        append_breaker=CircuitBreaker("appends"),
+        ingestor=Ingestor(
+            store=store,
+            breaker=CircuitBreaker("appends"),
+            metrics=metrics,
+            event_types=settings.event_types,
+            known_items=model.vocabulary,
+        ),
         erase_breaker=CircuitBreaker("erasures"),
         recommender=recommender,
         health=Health(store=store, recommender=recommender, workers_missing=workers_missing),
