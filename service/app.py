@@ -2,19 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import partial
 from importlib.metadata import version
-from typing import NamedTuple
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from redis.asyncio import Redis
 from starlette.middleware.errors import ServerErrorMiddleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from model.contract.bundle import OpenBundle
+from service.api.requests import MAX_TIMEOUT_MS
 from service.auth.guard import AuthGuard
 from service.errors import StartFailed, StoreUnavailable
 from service.health import Health
@@ -29,10 +28,13 @@ from service.http.protocol import RULES, ConnectionRules
 from service.http.routes import erasure, events, lookup, operations, recommend
 from service.http.routes.pages import OPENAPI, make_pages
 from service.http.static_routes import StaticRoutes
-from service.inference.engine import RUNTIME_VERSION, may_use_gpu
-from service.inference.model import LiveModel, load_model
-from service.inference.thread import EngineThread
+from service.inference.engine import RUNTIME_VERSION
+from service.inference.loading import Loaded, load_configured
+from service.inference.model import LiveModel
+from service.inference.runner import EngineRunner
+from service.ingest.ingestor import Ingestor
 from service.libraries import check_libraries
+from service.recommend.pipeline import Pipeline
 from service.recommend.recommender import Recommender
 from service.settings import Settings
 from service.store.circuit_breaker import CircuitBreaker
@@ -45,16 +47,24 @@ from service.telemetry.metrics import Metrics
 ROUTERS = (recommend.router, events.router, lookup.router, erasure.router, operations.router)
 
 
-class Loaded(NamedTuple):
-    """A loaded model and the thread that must run it."""
+class Application:
+    """The service as an ASGI application: our layers around FastAPI's."""
 
-    model: LiveModel
-    thread: EngineThread
+    def __init__(self, service: Service, framework: FastAPI, layers: ASGIApp) -> None:
+        self.service = service
+        self.framework = framework
+        """Describes the routes and serves those with parameters. Its own way in is not used."""
+        self._layers = layers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request or the lifespan."""
+        scope["app"] = self.framework  # as FastAPI's own way in sets it
+        await self._layers(scope, receive, send)
 
 
 def create_app(
     settings: Settings, loaded: Loaded | None = None, *, workers_missing: Callable[[], int] = lambda: 0
-) -> FastAPI:
+) -> Application:
     """The service as an ASGI application. Without `loaded` it loads the model that the settings name.
 
     `workers_missing` returns how many of the configured workers do not serve.
@@ -64,10 +74,76 @@ def create_app(
     check_libraries()
     if settings.redis_url is None:
         raise StartFailed("redis_url is missing: the embedded store is started by nextitem-serve only")
-    model, thread = loaded or load_configured(settings)
+    loaded = loaded or load_configured(settings)
     docs = settings.docs or settings.is_local
     routers = (*ROUTERS, make_pages(docs=docs))
-    app = FastAPI(
+    service = _make_service(
+        settings,
+        loaded,
+        client=connect(settings.redis_url, password_file=settings.redis_password_file),
+        metrics=_make_metrics(settings, loaded.model, [*_list_routes(routers), *([(OPENAPI, "GET")] if docs else ())]),
+        workers_missing=workers_missing,
+    )
+    framework = _make_framework(service, routers, docs=docs)
+    return Application(service, framework, _make_layers(service, framework, routers))
+
+
+def _make_metrics(settings: Settings, model: LiveModel, routes: Sequence[tuple[str, str]]) -> Metrics:
+    manifest = model.manifest
+    metrics = Metrics(event_types=settings.event_types, model_version=manifest.version, routes=routes)
+    metrics.built(version=version("nextitem"), onnxruntime=RUNTIME_VERSION)
+    metrics.model_loaded(
+        name=manifest.name,
+        provider=model.engine.provider,
+        digest=model.digest,
+        trained_at_s=_epoch_seconds(manifest.trained_at),
+    )
+    return metrics
+
+
+def _make_service(
+    settings: Settings, loaded: Loaded, *, client: Redis, metrics: Metrics, workers_missing: Callable[[], int]
+) -> Service:
+    model, thread = loaded
+    store = HistoryStore(
+        client,
+        history_length=settings.history_length,
+        idle_ms=settings.history_days * DAY_MS,
+        durability=settings.durability,
+        reads_events=model.reads_events,
+        observe=metrics.store_called,
+        on_error=metrics.store_failed,
+    )
+    runner = EngineRunner(thread, stuck_after_s=MAX_TIMEOUT_MS / 1000)  # nobody waits for a longer run any more
+    recommender = Recommender(
+        Pipeline(model, store=store, breaker=CircuitBreaker("reads"), runner=runner),
+        runner=runner,
+        metrics=metrics,
+        max_batch=settings.max_batch,
+        max_waiting=settings.queue_limit,
+        max_version_waiters=settings.version_waiter_limit,
+    )
+    return Service(
+        settings=settings,
+        model=model,
+        metrics=metrics,
+        store=store,
+        ingestor=Ingestor(
+            store=store,
+            breaker=CircuitBreaker("appends"),
+            metrics=metrics,
+            event_types=settings.event_types,
+            known_items=model.vocabulary,
+        ),
+        erase_breaker=CircuitBreaker("erasures"),
+        recommender=recommender,
+        health=Health(store=store, recommender=recommender, workers_missing=workers_missing),
+        store_monitor=StoreMonitor(store=store, metrics=metrics),
+    )
+
+
+def _make_framework(service: Service, routers: Sequence[APIRouter], *, docs: bool) -> FastAPI:
+    framework = FastAPI(
         title="nextitem",
         version=version("nextitem"),
         description="Next-item recommendations, online",
@@ -81,79 +157,32 @@ def create_app(
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
     )
     for router in routers:
-        app.include_router(router)
-    metrics = Metrics(
-        event_types=settings.event_types,
-        model_version=model.manifest.version,
-        routes=[*_list_routes(routers), *([(OPENAPI, "GET")] if docs else ())],
-    )
-    metrics.built(version=version("nextitem"), onnxruntime=RUNTIME_VERSION)
-    metrics.model_loaded(
-        name=model.manifest.name,
-        provider=model.engine.provider,
-        digest=model.digest,
-        trained_at_s=_epoch_seconds(model.manifest.trained_at),
-    )
-    store = HistoryStore(
-        connect(settings.redis_url, password_file=settings.redis_password_file),
-        history_length=settings.history_length,
-        idle_ms=settings.history_days * DAY_MS,
-        durability=settings.durability,
-        reads_events=model.reads_events,
-        observe=metrics.store_called,
-        on_error=metrics.store_failed,
-    )
-    recommender = Recommender(
-        model,
-        store=store,
-        breaker=CircuitBreaker("reads"),
-        metrics=metrics,
-        executor=thread,
-        max_batch=settings.max_batch,
-        max_waiting=settings.queue_limit,
-        max_version_waiters=settings.version_waiter_limit,
-    )
-    health = Health(store=store, recommender=recommender, workers_missing=workers_missing)
-    store_monitor = StoreMonitor(store=store, metrics=metrics)
-    app.state.service = Service(
-        settings,
-        model,
-        metrics,
-        store,
-        CircuitBreaker("appends"),
-        # Its own breaker: an erasure may take half a minute, and events must not wait for it.
-        CircuitBreaker("erasures"),
-        recommender,
-        health,
-        store_monitor,
-        AuthGuard(settings.keys_file),
-    )
-    build_framework = app.build_middleware_stack
-    routes = [route for router in routers for route in router.routes]
-
-    def build_front() -> ASGIApp:
-        framework = build_framework()
-        if isinstance(framework, ServerErrorMiddleware):
-            framework = framework.app  # RequestMiddleware answers bugs, as problem documents
-        static_routes = StaticRoutes(framework, routes=routes)
-        admission = Admission(
-            static_routes,
-            metrics=metrics,
-            max_requests=settings.request_limit,
-            max_event_requests=settings.event_request_limit,
-            max_body_bytes=settings.max_body_mib << 20,
-        )
-        return RequestMiddleware(admission, metrics=metrics, health=health, routes=routes)
-
-    # Not add_middleware: every request would first pass the framework's own layers.
-    app.build_middleware_stack = build_front  # type: ignore[method-assign]  # where Starlette builds it
-    install_problems(app)
-    [most_popular] = model.vocabulary.decode([int(model.popular.order[0])])
-    install_openapi(app, item_id=most_popular)
-    return app
+        framework.include_router(router)
+    framework.state.service = service
+    framework.state.auth_guard = AuthGuard(service.settings.keys_file)
+    install_problems(framework)
+    [most_popular] = service.model.vocabulary.decode([int(service.model.popular.order[0])])
+    install_openapi(framework, item_id=most_popular)
+    return framework
 
 
-def _list_routes(routers: Iterable[APIRouter]) -> Iterator[tuple[str, str]]:
+def _make_layers(service: Service, framework: FastAPI, routers: Sequence[APIRouter]) -> ASGIApp:
+    """Our layers around FastAPI's. Not add_middleware: every request would first pass the framework's own layers."""
+    inner = framework.build_middleware_stack()
+    if isinstance(inner, ServerErrorMiddleware):
+        inner = inner.app  # RequestMiddleware answers bugs, as problem documents
+    settings, routes = service.settings, [route for router in routers for route in router.routes]
+    admission = Admission(
+        StaticRoutes(inner, routes=routes),
+        metrics=service.metrics,
+        max_requests=settings.request_limit,
+        max_event_requests=settings.event_request_limit,
+        max_body_bytes=settings.max_body_mib << 20,
+    )
+    return RequestMiddleware(admission, metrics=service.metrics, health=service.health, routes=routes)
+
+
+def _list_routes(routers: Sequence[APIRouter]) -> Iterator[tuple[str, str]]:
     """Path template and method of every API route."""
     for router in routers:
         for route in router.routes:
@@ -161,27 +190,9 @@ def _list_routes(routers: Iterable[APIRouter]) -> Iterator[tuple[str, str]]:
                 yield from ((route.path_format, method) for method in route.methods or ())
 
 
-def load_configured(settings: Settings, bundle: OpenBundle | None = None) -> Loaded:
-    """Load the model of an open bundle, or of the bundle that the settings name. Raises StartFailed.
-
-    CUDA graphs belong to the thread that captures them, so on a GPU the engine's thread loads the model. On a CPU the
-    calling thread loads it, so that a signal can interrupt it.
-    """
-    thread = EngineThread()
-    load = partial(
-        load_model,
-        bundle or settings.bundle,
-        provider=settings.provider,
-        threads=settings.threads,
-        max_batch=settings.max_batch,
-        cuda_graphs=settings.cuda_graphs,
-    )
-    return Loaded(thread.submit(load).result() if may_use_gpu(settings.provider) else load(), thread)
-
-
 @asynccontextmanager
-async def _run(app: FastAPI) -> AsyncIterator[Mapping[str, object]]:
-    service: Service = app.state.service
+async def _run(framework: FastAPI) -> AsyncIterator[Mapping[str, object]]:
+    service: Service = framework.state.service
     with contextlib.suppress(StoreUnavailable):  # so that the log names a fault before the first request
         await service.store.ping()
     service.recommender.start()

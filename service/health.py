@@ -1,14 +1,12 @@
 """Readiness: whether the service can answer, and the reasons if it cannot or only in part."""
 
-import asyncio
-import time
 from collections.abc import Callable
 from typing import Literal
 
 from service.api.responses import Readiness
-from service.errors import StoreUnavailable
 from service.recommend.recommender import Recommender
 from service.store.history import HistoryStore
+from service.store.probe import ThrottledProbe
 
 PING_EVERY_S = 1.0
 
@@ -22,9 +20,7 @@ class Health:
         self._store = store
         self._recommender = recommender
         self._workers_missing = workers_missing
-        self._lock = asyncio.Lock()
-        self._pinged = float("-inf")
-        self._store_answers = False
+        self._probe = ThrottledProbe(self._ping, every_s=PING_EVERY_S)
         self.phase: Literal["starting", "serving", "draining"] = "starting"
         self.leaving = False
         """Whether this process is about to stop, so that clients should close their connections."""
@@ -50,7 +46,7 @@ class Health:
         if not self._recommender.alive:
             return 503, Readiness(status="degraded", reasons=["batcher_stopped"])
         reasons = []
-        if not await self._ask_store():
+        if not await self._probe.ask():
             reasons.append("store_unavailable")
         else:
             if not self._store.durable:
@@ -65,13 +61,6 @@ class Health:
             reasons.append("worker_missing")
         return 200, Readiness(status="degraded" if reasons else "ok", reasons=reasons)
 
-    async def _ask_store(self) -> bool:
-        async with self._lock:
-            if time.monotonic() - self._pinged >= PING_EVERY_S:
-                try:
-                    await self._store.ping()
-                    self._store_answers = True
-                except StoreUnavailable:
-                    self._store_answers = False
-                self._pinged = time.monotonic()
-            return self._store_answers
+    async def _ping(self) -> bool:
+        await self._store.ping()
+        return True

@@ -12,7 +12,7 @@ MAX_AHEAD_MS = 5 * 60 * 1000
 _DAY_MS = 24 * 60 * 60 * 1000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII)
 
 
 def now_ms() -> int:

@@ -124,7 +124,8 @@ class GuardedRoute(APIRoute):
         [scope] = security[0][SCHEME]
 
         async def check_and_handle(request: Request) -> Response:
-            request.app.state.service.auth_guard.check(request, scope)
+            guard: AuthGuard = request.app.state.auth_guard
+            guard.check(request, scope)
             return await handle(request)
 
         return check_and_handle

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from service.auth.guard import AuthGuard
 from service.health import Health
 from service.inference.model import LiveModel
+from service.ingest.ingestor import Ingestor
 from service.recommend.recommender import Recommender
 from service.settings import Settings
 from service.store.circuit_breaker import CircuitBreaker
@@ -23,13 +23,12 @@ class Service:
     model: LiveModel
     metrics: Metrics
     store: HistoryStore
-    append_breaker: CircuitBreaker
+    ingestor: Ingestor
     erase_breaker: CircuitBreaker
-    """Separate, since an erasure takes up to half a minute: as a probe it would block all events that long."""
+    """Not that of events: an erasure takes up to half a minute, and as a probe it would block all events that long."""
     recommender: Recommender
     health: Health
     store_monitor: StoreMonitor
-    auth_guard: AuthGuard
 
 
 def get_service(request: Request) -> Service:

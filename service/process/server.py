@@ -36,10 +36,9 @@ from service.telemetry.logs import configure_logs
 from service.telemetry.multiprocess import METRICS_FOLDER, make_metrics_folder
 
 if TYPE_CHECKING:  # importing it imports prometheus_client, which reads the environment at import
-    from fastapi import FastAPI
-
-    from service.app import Loaded
+    from service.app import Application
     from service.health import Health
+    from service.inference.loading import Loaded
 
 HANG_LIMIT_S = 7.0
 """A worker whose event loop is blocked for this long ends itself, and the supervisor starts another."""
@@ -60,7 +59,8 @@ def prepare_one(settings: Settings) -> Run:
     """Load the model into this process. Raises StartFailed."""
     os.environ.pop(METRICS_FOLDER, None)  # one worker shares its metrics with nobody
     _handle_sighup(lambda: _log.warning("SIGHUP ignored: it replaces workers only when there are several"))
-    from service.app import create_app, load_configured  # noqa: PLC0415 - after the line above
+    from service.app import create_app  # noqa: PLC0415 - after the line above
+    from service.inference.loading import load_configured  # noqa: PLC0415 - as above
 
     loaded = load_configured(settings)
     description = _describe(loaded)
@@ -71,7 +71,7 @@ def prepare_one(settings: Settings) -> Run:
         server = _DrainingServer(
             _configure(settings, app),
             _announce(settings, listener, description),
-            app.state.service.health,
+            app.service.health,
             drain_delay_s=settings.drain_delay_s,
         )
         server.run([listen(listener, backlog=_BACKLOG)])
@@ -151,7 +151,8 @@ def _run_worker(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configure_logs(settings.log_level)
-    from service.app import create_app, load_configured  # noqa: PLC0415 - slow to import: tied first
+    from service.app import create_app  # noqa: PLC0415 - slow to import: tied first
+    from service.inference.loading import load_configured  # noqa: PLC0415 - as above
 
     try:
         with bundle:
@@ -161,7 +162,7 @@ def _run_worker(
         _log.error("Worker cannot start: %s", error)
         sys.exit(REFUSED)
     _tune_garbage_collection()
-    _WorkerServer(_configure(settings, app), heartbeat, app.state.service.health).run(listeners)
+    _WorkerServer(_configure(settings, app), heartbeat, app.service.health).run(listeners)
 
 
 def _handle_sighup(act: Callable[[], object]) -> None:
@@ -279,7 +280,7 @@ class _DrainingServer(_WatchedServer):
             self._announce()
 
 
-def _configure(settings: Settings, app: "FastAPI") -> uvicorn.Config:
+def _configure(settings: Settings, app: "Application") -> uvicorn.Config:
     return uvicorn.Config(
         app,
         workers=settings.workers,
@@ -336,7 +337,7 @@ def _probe_model(settings: Settings, bundle: OpenBundle) -> str:
 
 def _report_model(settings: Settings, bundle: OpenBundle, sender: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    from service.app import load_configured  # noqa: PLC0415 - in this process only
+    from service.inference.loading import load_configured  # noqa: PLC0415 - in this process only
 
     try:
         description = _describe(load_configured(settings, bundle))

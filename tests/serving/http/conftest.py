@@ -18,9 +18,8 @@ from uuid import uuid4
 import httpx
 import pytest
 import uvloop
-from fastapi import FastAPI
 
-from service.app import create_app
+from service.app import Application, create_app
 from service.embedded.server import EmbeddedStore
 from service.http.dependencies import Service
 from service.settings import Settings
@@ -32,17 +31,17 @@ BUNDLE = Path(__file__).parent.parent / "bundle"
 class Client:
     """A synchronous client of an app that runs, lifespan included, on a loop of its own."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: Application) -> None:
         self.app = app
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)  # as the service has it
-        self._lifespan = app.router.lifespan_context(app)
+        self._lifespan = app.framework.router.lifespan_context(app.framework)
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service")
         self._runner.run(self._lifespan.__aenter__())
 
     @property
     def service(self) -> Service:
         """What the app is wired of."""
-        return self.app.state.service
+        return self.app.service
 
     def run(self, awaitable: Awaitable):
         """Wait for something on the app's loop."""

@@ -223,7 +223,7 @@ def test_one_odd_request_does_not_fail_its_batch(make_client, monkeypatch):
             raise ZeroDivisionError
         return encode_question(vocabulary, **question)
 
-    monkeypatch.setattr("service.recommend.recommender.encode_question", fail_for_one)
+    monkeypatch.setattr("service.recommend.pipeline.encode_question", fail_for_one)
 
     async def ask_all():
         histories = [["i01"], ["i02"], ["i07"], ["i03"], ["i04"]]

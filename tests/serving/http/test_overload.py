@@ -129,8 +129,7 @@ def test_beyond_its_limit_a_request_is_refused_unread(make_client, user, held, f
 def test_what_finds_no_room_counts_under_its_route(make_client, method, path, route):
     """Routes with parameters, too, by their template."""
     client = make_client()
-    client.app.middleware_stack = client.app.build_middleware_stack()
-    client.app.middleware_stack._app._requests.maximum = 0
+    client.app._layers._app._requests.maximum = 0
     assert client.request(method, path).status_code == 503
     series = f'nextitem_http_request_duration_seconds_count{{code="503",method="{method}",route="{route}"}}'
     assert client.counts()[series] == 1

@@ -11,7 +11,8 @@ from service.http.body import BATCH_MAX_BYTES
 from service.http.routes import recommend
 from service.inference.model import LiveModel
 from service.recommend import time_slices
-from service.recommend.recommender import MAX_BATCHED, Recommender
+from service.recommend.pipeline import Pipeline
+from service.recommend.recommender import MAX_BATCHED
 
 
 def ask(client, *requests):
@@ -273,7 +274,7 @@ def test_batch_leaves_turns_to_others(make_client, make_valve, monkeypatch):
 
     async def scenario():
         note(recommend, "_validate", "read")
-        note(Recommender, "_answer_degraded", "answer")
+        note(Pipeline, "answer_degraded", "answer")
         batch = send(client, MAX_REQUESTS, timeout_ms=100)
         while not batch.done():
             await asyncio.sleep(0)

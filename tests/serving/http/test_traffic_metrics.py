@@ -95,7 +95,7 @@ def slow_engine(_client, monkeypatch):
 
 def busy_engine(client, _monkeypatch):
     """A model that another batch is using."""
-    client.service.recommender._executor.submit(time.sleep, SLOW_S)
+    client.service.recommender._runner._thread.submit(time.sleep, SLOW_S)
 
 
 def late_version(client, monkeypatch):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from service import app
-from service.inference import model
+from service.errors import StartFailed
+from service.inference import loading, model
 from service.settings import Settings
 
 BUNDLE = Path(__file__).parents[1] / "bundle"
@@ -16,17 +16,17 @@ BUNDLE = Path(__file__).parents[1] / "bundle"
 def loading_threads(monkeypatch):
     """The threads that models are loaded in, as they come."""
     threads = []
-    load = app.load_model
+    load = loading.load_model
     monkeypatch.setattr(
-        app, "load_model", lambda *given, **named: threads.append(threading.get_ident()) or load(*given, **named)
+        loading, "load_model", lambda *given, **named: threads.append(threading.get_ident()) or load(*given, **named)
     )
     return threads
 
 
 def test_the_thread_that_runs_a_gpu_loads_the_model(monkeypatch, loading_threads):
     """With the package for GPUs the engine's thread loads; the model comes from there."""
-    monkeypatch.setattr(app, "may_use_gpu", lambda provider: provider == "auto")
-    model, thread = app.load_configured(Settings(bundle=BUNDLE))
+    monkeypatch.setattr(loading, "may_use_gpu", lambda provider: provider == "auto")
+    model, thread = loading.load_configured(Settings(bundle=BUNDLE))
     assert loading_threads == [thread.submit(threading.get_ident).result()]
     assert model.manifest.item_count == 20
     thread.shutdown()
@@ -34,7 +34,7 @@ def test_the_thread_that_runs_a_gpu_loads_the_model(monkeypatch, loading_threads
 
 def test_elsewhere_the_caller_loads_it(loading_threads):
     """On a CPU the thread that a signal can end loads, as any may."""
-    _, thread = app.load_configured(Settings(bundle=BUNDLE, provider="cpu"))
+    _, thread = loading.load_configured(Settings(bundle=BUNDLE, provider="cpu"))
     assert loading_threads == [threading.get_ident()]
     thread.shutdown()
 
@@ -42,9 +42,9 @@ def test_elsewhere_the_caller_loads_it(loading_threads):
 def test_a_bundle_that_is_none_is_refused_from_either_thread(monkeypatch, tmp_path):
     """What is wrong comes out as it would without a thread."""
     for gpu in (False, True):
-        monkeypatch.setattr(app, "may_use_gpu", lambda _, gpu=gpu: gpu)
-        with pytest.raises(app.StartFailed, match="the bundle cannot be used"):
-            app.load_configured(Settings(bundle=tmp_path))
+        monkeypatch.setattr(loading, "may_use_gpu", lambda _, gpu=gpu: gpu)
+        with pytest.raises(StartFailed, match="the bundle cannot be used"):
+            loading.load_configured(Settings(bundle=tmp_path))
 
 
 def test_shapes_are_asked_for_unless_turned_off(monkeypatch):
@@ -55,7 +55,7 @@ def test_shapes_are_asked_for_unless_turned_off(monkeypatch):
         model, "open_engine", lambda *given, **named: seen.append(named["buckets"]) or real(*given, **named)
     )
     for value in ("auto", "off"):
-        app.load_configured(Settings(bundle=BUNDLE, cuda_graphs=value, max_batch=9)).thread.shutdown()
+        loading.load_configured(Settings(bundle=BUNDLE, cuda_graphs=value, max_batch=9)).thread.shutdown()
     asked, none = seen
     assert [bucket.rows for bucket in asked] == [1, 4, 9]
     assert none == ()

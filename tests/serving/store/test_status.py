@@ -167,8 +167,8 @@ def test_store_is_looked_at_once_for_many_readers():
 
 def test_store_that_is_not_seen_is_not_known_to_be_safe(monkeypatch):
     """Its gauges neither stay at their last value nor claim that it is empty."""
-    gauges = _Gauges()
     monkeypatch.setattr("service.store_monitor.REFRESH_S", 0)
+    gauges = _Gauges()
     asyncio.run(gauges.watch.refresh())
     gauges.state = None
     asyncio.run(gauges.watch.refresh())
@@ -179,8 +179,8 @@ def test_store_that_is_not_seen_is_not_known_to_be_safe(monkeypatch):
 
 def test_archive_is_shown_as_the_store_tells(monkeypatch):
     """What the archiver left there, whichever machine it runs on; nothing is claimed of one that cannot be asked."""
-    gauges = _Gauges()
     monkeypatch.setattr("service.store_monitor.REFRESH_S", 0)
+    gauges = _Gauges()
     failed = {kind: int(kind == "disk") * 3 for kind in FAILURES}
     archive = ArchiveState(1.5, failed, pending_events=5, erasures_pending=2, oldest_erasure_s=1.25)
     gauges.state = StoreState(durable=True, memory_bytes=7, memory_limit_bytes=9, archive=archive)

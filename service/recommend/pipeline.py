@@ -1,0 +1,146 @@
+"""Takes batches of requests through their stages: read the histories, encode, rank, respond.
+
+The model runs at most once for a batch. Where a stage fails, an answer names the next best source as `source`, and the
+reason as `degraded`:
+  model      from the stored history and the request's items, or from the items alone while the store is down
+  neighbours from the bundle's sessions most similar to the history, if the engine fails and the bundle has sessions
+  popular    no known item (a cold start, not degraded), no store, no engine, no time left, or over a limit
+"""
+
+from collections.abc import Sequence
+
+from model.contract.event_inputs import Events
+from model.contract.query import Question, encode_question
+from service.api.responses import Degraded, Recommendation
+from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
+from service.inference.model import LiveModel
+from service.inference.runner import EngineRunner
+from service.recommend.batcher import Expired
+from service.recommend.pending import PendingRequest, start_stage
+from service.recommend.response import make_response
+from service.store.circuit_breaker import CircuitBreaker, ran_out
+from service.store.history import History, HistoryStore
+
+READ_SHARE = 0.4
+"""Share of the remaining time that the store may take, so that enough remains to answer without it."""
+
+
+class Pipeline:
+    """Answers pending requests by the model in use, the store and what replaces each of them."""
+
+    def __init__(self, model: LiveModel, *, store: HistoryStore, breaker: CircuitBreaker, runner: EngineRunner) -> None:
+        """`breaker` guards reads of histories."""
+        self._model = model
+        self._store = store
+        self._breaker = breaker
+        self._runner = runner
+
+    async def answer(self, batch: Sequence[PendingRequest]) -> Sequence[Recommendation | Exception]:
+        """The answer or exception of each request, in order; Expired for those that nobody waits for any more."""
+        model = self._model  # one reference for the whole batch, whatever replaces it meanwhile
+        await self.read_histories(batch)
+        start_stage(batch, "encode")
+        for pending in batch:
+            _encode(model, pending)
+        start_stage(batch, "queue")
+        await self._rank(model, batch)
+        start_stage(batch, "respond")
+        return [make_response(model, pending) if pending.wanted else Expired() for pending in batch]
+
+    def answer_degraded(self, pending: PendingRequest, reason: Degraded) -> Recommendation:
+        """Answer at once from what is known so far. Raises HistoryBehind if the history is too old."""
+        pending.timer.record(pending.stage)
+        if pending.question is None:
+            _check_version(pending)
+            _encode(self._model, pending)
+            pending.timer.record("encode")
+        pending.ranking, pending.degraded = None, reason
+        answer = make_response(self._model, pending)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def read_histories(self, batch: Sequence[PendingRequest]) -> None:
+        """Read all histories in one round trip, within the latest deadline of the batch."""
+        start_stage(batch, "history")
+        readers = [
+            (pending, pending.request.user_id)
+            for pending in batch
+            if pending.request.user_id is not None and pending.wanted
+        ]
+        if not readers:
+            return
+        within_s = READ_SHARE * max(pending.left_s for pending, _ in readers)
+        try:
+            with self._breaker.guard(within_s=within_s):
+                histories = await self._store.read_many([user_id for _, user_id in readers], within_s=within_s)
+        except StoreUnavailable as error:
+            rushed = ran_out(error, within_s)  # then the store is not at fault
+            for pending, _ in readers:
+                pending.degraded = "deadline" if rushed else "store_unavailable"
+        else:
+            for (pending, _), history in zip(readers, histories, strict=True):
+                if isinstance(history, History):
+                    pending.history = history
+                else:  # only this user's history is unreadable
+                    pending.degraded = "store_unavailable"
+        for pending, _ in readers:
+            _check_version(pending)
+
+    async def _rank(self, model: LiveModel, batch: Sequence[PendingRequest]) -> None:
+        """Run the model once for all requests with a known item that still wait when the run begins."""
+        askers = [
+            (pending, pending.question) for pending in batch if pending.question and len(pending.question.history)
+        ]
+        if not askers:
+            return
+        ranked: list[PendingRequest] = []
+
+        def choose() -> list[Question]:
+            start_stage(batch, "inference")  # waiting for the engine's thread; requests that are not ranked wait, too
+            wanted = [(pending, question) for pending, question in askers if pending.wanted]
+            ranked.extend(pending for pending, _ in wanted)
+            return [question for _, question in wanted]
+
+        try:
+            answers = await self._runner.rank(model, choose, most=len(askers))
+        except EngineUnavailable:
+            for pending, _ in askers:
+                pending.degraded = "engine_unavailable"
+            return
+        for pending, answer in zip(ranked, answers, strict=True):
+            pending.ranking = answer
+
+
+def _check_version(pending: PendingRequest) -> None:
+    version = pending.request.min_history_version
+    if version is not None and (pending.history is None or pending.history.version < version):
+        pending.failure = HistoryBehind()
+
+
+def _encode(model: LiveModel, pending: PendingRequest) -> None:
+    if pending.failure is not None:
+        return
+    request = pending.request
+    history = [*(pending.history.item_ids if pending.history else ()), *(request.items or ())]
+    try:
+        pending.question = encode_question(
+            model.vocabulary,
+            history=history,
+            exclude=request.exclude_item_ids,
+            candidates=request.candidate_item_ids,
+            k=request.k,
+            exclude_history=request.exclude_seen,
+            events=_events_of(pending) if model.reads_events else None,
+            event_types=model.event_types,
+        )
+    except Exception as error:  # noqa: BLE001 - one request must not fail the others of its batch
+        pending.failure = error
+
+
+def _events_of(pending: PendingRequest) -> Events:
+    """The event features of the stored history; unknown ones for the request's own items."""
+    events = pending.history.events if pending.history else None
+    types, values, times_ms = events or Events((), (), ())
+    own = len(pending.request.items or ())
+    return Events([*types, *[""] * own], [*values, *[None] * own], [*times_ms, *[0] * own])

@@ -1,0 +1,54 @@
+"""Makes the answer to a request: the best source that has one, and what the client is told about it."""
+
+import uuid_utils
+
+from model.contract.query import Answer, Question
+from service.api.responses import HistoryState, Recommendation, Source
+from service.api.timestamps import format_rfc_3339
+from service.inference.model import LiveModel
+from service.recommend.pending import PendingRequest
+from service.store.history import History
+
+
+def make_response(model: LiveModel, pending: PendingRequest) -> Recommendation | Exception:
+    """The answer, from the popular list if the model gave none; the request's exception if it failed."""
+    if pending.failure is not None or pending.question is None:
+        return pending.failure or RuntimeError("a question was not encoded")
+    source, ranking = _rank(model, pending, pending.question)
+    named = dict.fromkeys([*(pending.request.items or ()), *(pending.request.candidate_item_ids or ())])
+    return {
+        "recommendation_id": str(uuid_utils.uuid7()),
+        "user_id": pending.request.user_id,
+        "items": [
+            {"item_id": item_id, "score": score, "rank": rank}
+            for rank, (item_id, score) in enumerate(zip(*ranking, strict=True), start=1)
+        ],
+        "count": len(ranking.item_ids),
+        "requested": pending.request.k,
+        "source": source,
+        "degraded": pending.degraded,
+        "model": {"name": model.manifest.name, "version": model.manifest.version},
+        "history": None if pending.history is None else _describe_history(pending.history),
+        "unknown_item_ids": [item_id for item_id in named if item_id not in model.vocabulary],
+        "took_ms": pending.timer.took_ms(),
+    }
+
+
+def _rank(model: LiveModel, pending: PendingRequest, question: Question) -> tuple[Source, Answer]:
+    """The best available source. Neighbours take a millisecond each, affordable only while the engine is down."""
+    if pending.ranking is not None:
+        return "model", pending.ranking
+    if pending.degraded == "engine_unavailable" and len(question.history):
+        ranking = model.rank_neighbours(question)
+        if ranking is not None:
+            return "neighbours", ranking
+    return "popular", model.rank_popular(question)
+
+
+def _describe_history(history: History) -> HistoryState:
+    at_ms = history.last_event_at_ms
+    return {
+        "version": history.version,
+        "length": len(history.item_ids),
+        "last_event_at": None if at_ms is None else format_rfc_3339(at_ms),
+    }
