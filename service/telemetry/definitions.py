@@ -77,10 +77,10 @@ STAGE_TIMES: Final = HistogramDefinition(
     ("stage",),
 )
 RECOMMENDATIONS: Final = CounterDefinition(
-    "nextitem_recommend_total", "Recommendations by source and model version", ("source", "version")
+    "nextitem_recommendations_total", "Recommendations by source and model version", ("source", "version")
 )
 FALLBACKS: Final = CounterDefinition(
-    "nextitem_fallback_total", "Degraded recommendations by reason; cold starts do not count", ("reason",)
+    "nextitem_fallbacks_total", "Degraded recommendations by reason; cold starts do not count", ("reason",)
 )
 SHED_REQUESTS: Final = CounterDefinition(
     "nextitem_shed_total",
