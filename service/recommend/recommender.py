@@ -34,7 +34,8 @@ from service.recommend.pending import PendingRequest, start_stage
 from service.recommend.time_slices import TimeSlices
 from service.recommend.weighted_semaphore import WeightedSemaphore
 from service.store.circuit_breaker import CircuitBreaker, ran_out
-from service.store.history import History, HistoryStore
+from service.store.history import HistoryStore
+from service.store.records import History
 from service.telemetry.metrics import Metrics
 from service.telemetry.stage_timer import StageTimer
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from service.api.responses import Degraded
 from service.store.failures import ERROR_KINDS, ErrorKind
-from service.store.history import OPERATIONS, Operation
+from service.store.operations import OPERATIONS, Operation
 from service.store.status import StoreState
 from service.telemetry import definitions
 from service.telemetry.buffered import Buffers

@@ -15,7 +15,7 @@ from service.http.body import BODY_PROBLEMS, EVENTS_MAX_BYTES, read_object
 from service.http.dependencies import Service, get_service
 from service.http.parameters import describe_body, describe_problems, read_flag, write
 from service.ingest.parser import ParsedEvents, parse_events
-from service.store.history import Appended, Outcome
+from service.store.records import Appended, Outcome
 from service.telemetry.stage_timer import StageTimer
 
 STRICT = "strict"
