@@ -29,7 +29,7 @@ MARK_S: Final = 60
 """How long the mark of what happened in a moment is."""
 
 _MODEL: Final = select("nextitem_model_info")
-_JOBS: Final = "label_values(nextitem_recommend_total, job)"
+_JOBS: Final = "label_values(nextitem_recommendations_total, job)"
 _INSTANCES: Final = 'label_values(up{job=~"$job"}, instance)'
 
 

@@ -41,7 +41,7 @@ def show_events() -> Iterator[Panel]:
 
 def show_compromises() -> Iterator[Panel]:
     """What was answered, but not as well as one would like."""
-    answers, fallbacks = "nextitem_recommend_total", "nextitem_fallback_total"
+    answers, fallbacks = "nextitem_recommendations_total", "nextitem_fallbacks_total"
     yield show_graph(
         "Share of fallbacks, by reason",
         f"""Recommendations that are worse than they should be, and why: the store or the engine was away,

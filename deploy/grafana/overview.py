@@ -32,7 +32,7 @@ def show_wellness() -> Iterator[Panel]:
         """Answers of /recommend a second. Normal: what your clients ask for. A fall to nothing while Up is
         yes lies before the service: clients, proxy, DNS.""",
         "what-to-look-at",
-        rate("nextitem_recommend_total"),
+        rate("nextitem_recommendations_total"),
         unit="reqps",
     )
     yield show_number(
@@ -41,7 +41,7 @@ def show_wellness() -> Iterator[Panel]:
         share of users whom nobody knows yet. A fall begins with cold starts or with fallbacks: two panels
         below tell which.""",
         "nextitemnomodelanswers",
-        ratio(rate("nextitem_recommend_total", 'source="model"'), rate("nextitem_recommend_total")),
+        ratio(rate("nextitem_recommendations_total", 'source="model"'), rate("nextitem_recommendations_total")),
         unit="percentunit",
         limits=Limits(0.8, 0.5, low_is_bad=True),
         decimals=1,
@@ -110,7 +110,7 @@ def show_traffic() -> Iterator[Panel]:
         list. Normal: mostly the model. Popular grows with new users, or with trouble: see Answers that could
         be better.""",
         "nextitemnomodelanswers",
-        Query("{{source}}", rate("nextitem_recommend_total", by="source")),
+        Query("{{source}}", rate("nextitem_recommendations_total", by="source")),
         unit="reqps",
         look=Look({"model": GREEN, "neighbours": PURPLE, "popular": ORANGE}, stacked=True),
     )

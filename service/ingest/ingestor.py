@@ -8,7 +8,8 @@ from service.api.responses import Receipt, Rejection
 from service.api.timestamps import now_ms
 from service.ingest.parser import ParsedEvents, parse_events
 from service.store.circuit_breaker import CircuitBreaker
-from service.store.history import Appended, HistoryStore, Outcome
+from service.store.history import HistoryStore
+from service.store.records import Appended, Outcome
 from service.telemetry.metrics import Metrics
 from service.telemetry.stage_timer import StageTimer
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from model.contract.query import Answer, Question
 from service.api.requests import RecommendRequest
 from service.api.responses import Degraded
-from service.store.history import History
+from service.store.records import History
 from service.telemetry.stage_timer import Stage, StageTimer
 
 RESERVE_S = 0.01

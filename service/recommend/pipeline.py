@@ -19,7 +19,8 @@ from service.recommend.batcher import Expired
 from service.recommend.pending import PendingRequest, start_stage
 from service.recommend.response import make_response
 from service.store.circuit_breaker import CircuitBreaker, ran_out
-from service.store.history import History, HistoryStore
+from service.store.history import HistoryStore
+from service.store.records import History
 
 READ_SHARE = 0.4
 """Share of the remaining time that the store may take, so that enough remains to answer without it."""

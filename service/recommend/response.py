@@ -7,7 +7,7 @@ from service.api.responses import HistoryState, Recommendation, Source
 from service.api.timestamps import format_rfc_3339
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest
-from service.store.history import History
+from service.store.records import History
 
 
 def make_response(model: LiveModel, pending: PendingRequest) -> Recommendation | Exception:

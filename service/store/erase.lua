@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Forgets ONE user: history, version, marks and order are gone, and events from before stay away. What the log holds of
--- the user is deleted by the caller afterwards (HistoryStore.erase): nothing erased is added to it from here on. A full
--- store takes it, too (allow-oom): it frees more than it writes.
+-- Erases ONE user: deletes history, version, marks and order, and writes a tombstone by which append.lua rejects earlier
+-- events. Afterwards the caller deletes the user's entries in the log (HistoryStore.erase). The flag allow-oom lets the
+-- script run in a full store: it frees more than it writes.
 --
 -- KEYS    1 to 6 as in append.lua
---   7  nextitem:erasing:{pp}         ZSET    digest of an erased user's id -> when, in ms; until the archiver is done
+--   7  nextitem:erasing:{pp}         ZSET    digest of an erased user's id -> time in ms; until the archiver is done
 -- ARGV    1 digest of the user's id   2 the service's time in ms
 -- RETURNS the id of the last entry that the log ever held, '0-0' if there was none
 --
--- A tombstone, in key 6, is words parted by single spaces: `until_ms last_entry_id` and a word for each remembered event
--- that is later than until_ms, `timestamp_ms:digest of its event_id`. until_ms has 13 digits.
+-- A tombstone, in key 6, consists of words separated by single spaces: `until_ms last_entry_id`, and for each remembered
+-- event that is later than until_ms the word `timestamp_ms:digest of its event_id`. until_ms has 13 digits.
 
 local history, log, erased, erasing = KEYS[1], KEYS[5], KEYS[6], KEYS[7]
 
@@ -30,8 +30,8 @@ if redis.call('TYPE', log)['ok'] == 'stream' then
   end
 end
 
--- By the earlier of two clocks: with the later one, what the user does next would be rejected until the other has come
--- so far. Events later than that are erased one by one: of clients whose clocks are ahead, and where the two differ.
+-- until_ms is the earlier of two clocks. With the later one, the user's next events would be rejected until the other
+-- clock has caught up. Remembered events after until_ms get a word each: a client's clock may be ahead, or the two differ.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local before = redis.call('HGET', erased, ARGV[1]) or ''

@@ -1,41 +1,37 @@
 """Stores and reads the histories of users in Redis or Valkey. append.lua documents the keys.
 
-It handles item ids, never a model's indexes. No exception of redis-py leaves this module: each failure becomes
+It handles item ids, never a model's indexes. No exception of redis-py leaves HistoryStore: each failure becomes
 StoreUnavailable.
 """
 
 import asyncio
-import hashlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from enum import IntEnum
-from importlib.resources import files
-from typing import Any, Final, Literal
+from typing import Final
 
 import orjson
 from redis.asyncio import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
-from model.contract.event_inputs import Events
 from service.errors import StoreNotDurable, StoreUnavailable
 from service.settings import Durability
 from service.store.archive_status import list_commands, read_state
 from service.store.circuit_breaker import PATIENCE_S
-from service.store.durability import SAFE, DurabilityGuard, check_mode, check_persistence, check_settings
-from service.store.event import MAX_TIMESTAMP_MS, Event
-from service.store.failures import Calls, ErrorKind, FailureLog, classify, is_users_damage
+from service.store.durability import DurabilityGuard, check_mode, check_persistence, check_settings
+from service.store.event import Event
+from service.store.failures import ErrorKind, FailureLog, classify, is_users_damage
 from service.store.multiplexer import Command, Multiplexer
-from service.store.redis_keys import KEY_COUNT, LOST_EVENTS, PREFIX, digest_user, name_keys
+from service.store.operations import CALLS, Operation
+from service.store.records import Appended, History, Outcome, StoredEvent
+from service.store.redis_keys import LOST_EVENTS, PREFIX, digest_user, name_keys
+from service.store.replies import decode_events, decode_history, raise_first
+from service.store.scripts import APPEND, ERASE, READ_SETTINGS, Call, ScriptRunner
 from service.store.status import StateLog, StoreState, find_refusal, measure_skew, read_info, read_settings
 
 EVENTS_PER_CALL: Final = 200
 """Maximum events per script call, because a script blocks the server while it runs."""
-
-FIELDS: Final = 5
-"""Words of an entry (event.py)."""
 
 ENTRIES_PER_SCAN: Final = 1000
 """How many entries of the log an erasure scans at a time."""
@@ -43,91 +39,11 @@ ENTRIES_PER_SCAN: Final = 1000
 ERASE_TIMEOUT_S: Final = 30.0
 """An erasure scans a whole partition of the log; each step has the usual time limit."""
 
-Operation = Literal["append", "read", "export", "erase", "ping", "inspect"]
-OPERATIONS: Final[tuple[Operation, ...]] = ("append", "read", "export", "erase", "ping", "inspect")
-_CALLS: Final[Mapping[Operation, Calls]] = {
-    "append": "appends",
-    "read": "reads",
-    "export": "reads",
-    "erase": "erasures",
-    "ping": "reads",
-    "inspect": "reads",
-}
-_NO_SCRIPT = "NOSCRIPT"
-_STATE_COMMANDS: Final[tuple[Command, ...]] = (("GET", LOST_EVENTS), ("INFO",), ("CONFIG", "GET", *SAFE))
-
-Call = list[str | bytes | int]
-"""The keys and arguments of one run of a script."""
+_STATE_COMMANDS: Final[tuple[Command, ...]] = (("GET", LOST_EVENTS), ("INFO",), READ_SETTINGS)
 
 REFUSED_S: Final = 10.0
 """How long after a refused append the store counts as refusing events, unless an append succeeds."""
-_COUNT_DIGITS: Final = 15
-"""Maximum digits of a user's version, as in append.lua."""
-
 DAY_MS: Final = 24 * 60 * 60 * 1000
-
-
-class Outcome(IntEnum):
-    """The outcome of storing an event, numbered as in append.lua.
-
-    LATE: accepted, but too old to be remembered. ERASED: not stored, because it is from before its user was erased.
-    DAMAGED: not stored, because a key of its user holds data that this service did not write.
-    """
-
-    ACCEPTED = 0
-    LATE = 1
-    DUPLICATE = 2
-    CONFLICT = 3
-    ERASED = 4
-    DAMAGED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """The outcome of each event, in order, and the new version of every user whose keys are not damaged."""
-
-    outcomes: list[Outcome]
-    versions: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """A user's remembered history, oldest first. It reflects at least the first `version` accepted events."""
-
-    version: int
-    item_ids: list[str]
-    last_event_at_ms: int | None
-    events: Events | None = field(default=None, compare=False, repr=False)
-    """Event features of each item, if the store reads them."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """One remembered event."""
-
-    event_id: str
-    item_id: str
-    type: str
-    value: float | None
-    timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Script:
-    """A Lua script and the digest by which the server runs it."""
-
-    text: bytes
-    sha: str
-    keys: int
-
-
-def _read_script(name: str, *, keys: int) -> _Script:
-    text = files(__package__).joinpath(name).read_bytes()
-    return _Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest(), keys)
-
-
-_APPEND = _read_script("append.lua", keys=KEY_COUNT)
-_ERASE = _read_script("erase.lua", keys=KEY_COUNT + 1)
 
 
 class HistoryStore:
@@ -169,8 +85,7 @@ class HistoryStore:
         self._read_timeout_s = read_timeout_s
         self._write_timeout_s = write_timeout_s
         self._guard = DurabilityGuard(durability)
-        self._safe_settings = object()
-        """The last settings reply that was found safe. Comparing with it is faster than parsing the next one."""
+        self._scripts = ScriptRunner(self._multiplexer, self._guard)
         self.lost_events = 0
         """How many events the embedded store had lost at the last check."""
         self._reads_events = reads_events
@@ -201,7 +116,7 @@ class HistoryStore:
         versions: dict[str, int] = {}
         async with self._boundary("append", self._write_timeout_s):
             await self._require_safety()
-            replies = await self._run_scripts(_APPEND, [arguments for _, arguments in calls])
+            replies = await self._scripts.run(APPEND, [arguments for _, arguments in calls])
             for (indexes, _), reply in zip(calls, replies, strict=True):
                 user_id = events[indexes[0]].user_id
                 if isinstance(reply, RedisError):
@@ -229,30 +144,17 @@ class HistoryStore:
         async with self._boundary("read", min(self._read_timeout_s, within_s)):
             for user_id, version, entries in await self._fetch(dict.fromkeys(user_ids)):
                 try:
-                    histories[user_id] = self._make_history(version, entries)
+                    histories[user_id] = decode_history(version, entries, with_events=self._reads_events)
                 except Exception as error:  # noqa: BLE001 - whatever stands there, it is one user's
                     histories[user_id] = self._note_damage(user_id, error)
         return [histories[user_id] for user_id in user_ids]
-
-    def _make_history(self, version: object, entries: object) -> History:
-        words = _split(entries)
-        return History(
-            _read_count(version),
-            words[1::FIELDS],
-            _read_time(words[-FIELDS]) if words else None,
-            _read_events(words) if self._reads_events else None,
-        )
 
     async def export(self, user_id: str) -> tuple[int, list[StoredEvent]]:
         """The version and every remembered event of a user, oldest first."""
         async with self._boundary("export", self._read_timeout_s):
             [(_, version, entries)] = await self._fetch([user_id])
             try:
-                columns = [iter(_split(entries))] * FIELDS
-                return _read_count(version), [
-                    StoredEvent(event_id, item_id, kind, _read_value(value), _read_time(time_ms))
-                    for time_ms, item_id, kind, value, event_id in zip(*columns, strict=True)
-                ]
+                return decode_events(version, entries)
             except Exception as error:  # as for many
                 raise self._note_damage(user_id, error) from error
 
@@ -274,8 +176,8 @@ class HistoryStore:
         keys = name_keys(user_id, prefix=self._prefix)
         async with self._boundary("erase", ERASE_TIMEOUT_S):
             await self._require_safety()
-            [last] = await self._run_scripts(
-                _ERASE, [[*keys, keys.erasing, digest_user(user_id), int(time.time() * 1000)]]
+            [last] = await self._scripts.run(
+                ERASE, [[*keys, keys.erasing, digest_user(user_id), int(time.time() * 1000)]]
             )
             after = "-"
             while after:
@@ -285,10 +187,10 @@ class HistoryStore:
     async def _erase_entries(self, log: str, user_id: str, start: str, last: bytes) -> str:
         """Delete a user's entries among the next ENTRIES_PER_SCAN of a log. Returns where to go on, "" at the end."""
         [entries] = await self._multiplexer.ask([("XRANGE", log, start, last, "COUNT", ENTRIES_PER_SCAN)])
-        _raise_first([entries])
+        raise_first([entries])
         mine = [entry_id for entry_id, (_, record) in entries if orjson.loads(record)["user_id"] == user_id]
         if mine:
-            _raise_first(await self._ask_safely([("XDEL", log, *mine)]))
+            raise_first(await self._scripts.ask_safely([("XDEL", log, *mine)]))
             self._guard.require()
         return f"({entries[-1][0].decode()}" if len(entries) == ENTRIES_PER_SCAN else ""
 
@@ -340,7 +242,7 @@ class HistoryStore:
         asked_s = time.time()
         *replies, lost, told, settings = await self._multiplexer.ask([*commands, *_STATE_COMMANDS])
         answered_s = time.time()
-        _raise_first([*replies, told])  # a refused settings query counts as unsafe
+        raise_first([*replies, told])  # a refused settings query counts as unsafe
         # Only the embedded store records lost events: others may refuse the query.
         self.lost_events = int(lost) if isinstance(lost, bytes) and lost.isdigit() else 0
         info = read_info(told)
@@ -351,38 +253,6 @@ class HistoryStore:
         self._state_log.update_skew(skew_s)
         return info, skew_s
 
-    async def _run_scripts(self, script: _Script, calls: list[Call]) -> list[Any]:
-        """Run a script once per call, in order, in one round trip, or in two if the server does not know the script.
-
-        Error replies for users whose keys are damaged are returned; any other error is raised.
-        """
-        commands: list[Command] = [("EVALSHA", script.sha, script.keys, *call) for call in calls]
-        replies = await self._ask_safely(commands)
-        unknown = [index for index, reply in enumerate(replies) if _is_unknown_script(reply)]
-        if unknown:  # the server's script cache is volatile; a call without its script wrote nothing
-            again = [("SCRIPT", "LOAD", script.text), *(commands[index] for index in unknown)]
-            for index, reply in zip(unknown, (await self._ask_safely(again))[1:], strict=True):
-                replies[index] = reply
-        _raise_first(reply for reply in replies if not is_users_damage(reply))
-        self._guard.require()
-        return replies
-
-    async def _ask_safely(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies to write commands. With strict durability the same round trip checks the settings afterwards."""
-        if not self._guard.strict:
-            return await self._multiplexer.ask(commands)
-        *replies, settings = await self._multiplexer.ask([*commands, _STATE_COMMANDS[-1]])
-        if settings == self._safe_settings:
-            return replies
-        failed = any(isinstance(reply, RedisError) and not _is_explained(reply) for reply in replies)
-        # A server that refuses everything proves nothing. Only a check of its own finds it safe again.
-        if not failed:
-            if unsafe := check_settings(read_settings(settings)):
-                self._guard.update(unsafe)
-            else:
-                self._safe_settings = settings
-        return replies
-
     async def _fetch(self, user_ids: Collection[str]) -> Iterable[tuple[str, object, object]]:
         """Each user's id with the store's replies for version and entries."""
         commands: list[Command] = []
@@ -391,7 +261,7 @@ class HistoryStore:
             # The version first: it can then be too low, but never too high for the entries.
             commands += (("GET", keys.version), ("LRANGE", keys.history, -self._history_length, -1))
         replies = await self._multiplexer.ask(commands)
-        _raise_first(reply for reply in replies if not is_users_damage(reply))
+        raise_first(reply for reply in replies if not is_users_damage(reply))
         return zip(user_ids, replies[::2], replies[1::2], strict=True)
 
     @asynccontextmanager
@@ -412,73 +282,12 @@ class HistoryStore:
             if self._on_error:
                 self._on_error(kind)
             if kind != "timeout" or timeout_s >= PATIENCE_S:  # else its own time limit was too short to judge the store
-                self._failures.failed(_CALLS[operation], error, kind=kind)
+                self._failures.failed(CALLS[operation], error, kind=kind)
             if operation == "append" and kind == "refused":
                 self._refused_s = time.monotonic()
             raise StoreUnavailable(kind=kind) from error
         else:
-            self._failures.succeeded(_CALLS[operation])
+            self._failures.succeeded(CALLS[operation])
         finally:
             if self._observe:
                 self._observe(operation, time.perf_counter() - started_s)
-
-
-def _raise_first(replies: Iterable[Any]) -> None:
-    for reply in replies:
-        if isinstance(reply, RedisError):
-            raise reply
-
-
-def _is_unknown_script(reply: object) -> bool:
-    return isinstance(reply, ResponseError) and str(reply).startswith(_NO_SCRIPT)
-
-
-def _is_explained(reply: object) -> bool:
-    """Whether an error concerns only its own call."""
-    return _is_unknown_script(reply) or is_users_damage(reply)
-
-
-def _split(entries: object) -> list[str]:
-    """The words of all entries, FIELDS for each, in one split: the fastest way in Python."""
-    if isinstance(entries, RedisError):
-        raise entries
-    if not isinstance(entries, list):
-        raise TypeError("a history is no list")
-    if not entries:
-        return []
-    words = b" ".join(entries).decode("ascii", "replace").split(" ")
-    if len(words) != FIELDS * len(entries):
-        raise ValueError("an entry has not five words")
-    return words
-
-
-def _read_count(version: object) -> int:
-    if version is None:
-        return 0
-    if isinstance(version, RedisError):
-        raise version
-    if not (isinstance(version, bytes) and version.isdigit() and len(version) <= _COUNT_DIGITS):
-        raise ValueError("a version is no count")
-    return int(version)
-
-
-def _read_time(word: str) -> int:
-    time_ms = int(word)
-    if not 0 <= time_ms <= MAX_TIMESTAMP_MS:
-        raise ValueError("an entry has no time")
-    return time_ms
-
-
-def _read_value(word: str) -> float | None:
-    if word == "-":
-        return None
-    value = float(word)
-    if not math.isfinite(value):
-        raise ValueError("an entry has no finite value")
-    return value
-
-
-def _read_events(words: Sequence[str]) -> Events:
-    """The event features of each item, from the words of all entries."""
-    times, types, values = (words[field::FIELDS] for field in (0, 2, 3))
-    return Events(types, list(map(_read_value, values)), list(map(_read_time, times)))

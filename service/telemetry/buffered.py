@@ -4,6 +4,7 @@ An observe of prometheus_client takes two microseconds, or three with several wo
 """
 
 from bisect import bisect_left
+from collections.abc import Callable
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -72,3 +73,37 @@ class BufferedGauge:
     def flush(self) -> None:
         """Pass the buffered value to prometheus_client."""
         self._gauge.set(self._value)
+
+
+class Buffers:
+    """Makes buffered metrics and flushes them all."""
+
+    def __init__(self) -> None:
+        self._flushes: list[Callable[[], None]] = []
+
+    def histogram(self, histogram: Histogram) -> BufferedHistogram:
+        """Buffer a histogram, or one of its series."""
+        buffered = BufferedHistogram(histogram)
+        self.add(buffered.flush)
+        return buffered
+
+    def counter(self, counter: Counter) -> BufferedCounter:
+        """Buffer a counter, or one of its series."""
+        buffered = BufferedCounter(counter)
+        self.add(buffered.flush)
+        return buffered
+
+    def gauge(self, gauge: Gauge) -> BufferedGauge:
+        """Buffer a gauge."""
+        buffered = BufferedGauge(gauge)
+        self.add(buffered.flush)
+        return buffered
+
+    def add(self, flush: Callable[[], None]) -> None:
+        """Have something else flushed, too, after all that was added before it."""
+        self._flushes.append(flush)
+
+    def flush(self) -> None:
+        """Flush everything, in the order in which it was added."""
+        for flush in self._flushes:
+            flush()

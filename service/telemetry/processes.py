@@ -1,6 +1,6 @@
-"""Resource metrics of the worker processes, summed over all workers, without a label per worker.
+"""Metrics of the worker processes: how many serve, and their resources over all workers, without a label per worker.
 
-prometheus_client's own collector does not work with several processes.
+prometheus_client's own collector of resources does not work with several processes.
 """
 
 import os
@@ -9,7 +9,9 @@ import resource
 import time
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry
+
+from service.telemetry import definitions
 
 REFRESH_S = 4.0
 """Below the usual scrape interval of 5 s."""
@@ -20,47 +22,35 @@ _STATE = Path("/proc/self/stat")
 _PAGE_BYTES = resource.getpagesize()
 
 
+class WorkerMetrics:
+    """Metrics of the worker processes, set by the supervisor or by the only worker."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._configured = definitions.WORKERS.make(registry)
+        self._missing = definitions.WORKERS_MISSING.make(registry)
+        self._deaths = definitions.WORKER_DEATHS.make(registry)
+
+    def workers_seen(self, *, configured: int, missing: int) -> None:
+        """Set the number of configured workers, and of those that do not serve."""
+        self._configured.set(configured)
+        self._missing.set(missing)
+
+    def worker_died(self) -> None:
+        """Count a worker that ended unexpectedly."""
+        self._deaths.inc()
+
+
 class ProcessMetrics:
     """The metrics of this process, updated with each flush. Without /proc, memory and files stay 0."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._memory = Gauge(
-            "nextitem_process_resident_memory_bytes",
-            "Resident memory of all workers together; shared pages count once per worker",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self._files = Gauge(
-            "nextitem_process_open_fds",
-            "Open file descriptors, including connections, of the worker with the most",
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
-        self._files_limit = Gauge(
-            "nextitem_process_max_fds",
-            "Maximum open file descriptors per worker",
-            registry=registry,
-            multiprocess_mode="livemax",  # livemin would show the 0 of a starting worker
-        )
-        self._cpu = Counter(
-            "nextitem_process_cpu_seconds_total",
-            "CPU time of all workers together, including workers that have ended",
-            registry=registry,
-        )
-        self._started = Gauge(
-            "nextitem_process_start_time_seconds",
-            "Start time of the worker that started last",
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
+        self._memory = definitions.PROCESS_MEMORY.make(registry)
+        self._files = definitions.PROCESS_FILES.make(registry)
+        self._files_limit = definitions.PROCESS_FILES_LIMIT.make(registry)
+        self._cpu = definitions.PROCESS_CPU.make(registry)
+        self._started = definitions.PROCESS_START.make(registry)
         self._started_s = time.time() - _read_age_s()
-        self._build = Gauge(
-            "nextitem_build_info",
-            "1 for the running versions of nextitem, Python and ONNX Runtime",
-            ("version", "python", "onnxruntime"),
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
+        self._build = definitions.BUILD_INFO.make(registry)
         self._cpu_s = 0.0
         self._refreshed_s = float("-inf")
 

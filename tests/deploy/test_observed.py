@@ -128,7 +128,9 @@ def observed(require_tool: Callable[[str], str]) -> Iterator[tuple[Prometheus, T
         # The store's gauges are up to 4 s old, and were taken in an outage perhaps; counts take a scrape.
         answers = traffic.sent["model"] + traffic.sent["popular"]
         _wait_for(
-            lambda: prometheus.query(f"sum(nextitem_recommend_total) == {answers} and min(nextitem_store_durable) == 1")
+            lambda: prometheus.query(
+                f"sum(nextitem_recommendations_total) == {answers} and min(nextitem_store_durable) == 1"
+            )
         )
         time.sleep(2)
         yield prometheus, traffic, began_s
@@ -278,9 +280,9 @@ def test_counts_are_those_of_the_traffic(observed: tuple[Prometheus, Traffic, fl
     sent = traffic.sent
     assert all(sent[name] for name in ("model", "popular", "degraded", "accepted", "duplicates", "late", "rejected"))
     expected = {
-        'nextitem_recommend_total{source="model"}': sent["model"],
-        'nextitem_recommend_total{source="popular"}': sent["popular"],
-        "nextitem_fallback_total": sent["degraded"],
+        'nextitem_recommendations_total{source="model"}': sent["model"],
+        'nextitem_recommendations_total{source="popular"}': sent["popular"],
+        "nextitem_fallbacks_total": sent["degraded"],
         'nextitem_events_total{result="accepted"}': sent["accepted"],
         'nextitem_events_total{result="duplicate"}': sent["duplicates"],
         'nextitem_events_total{result="rejected"}': sent["rejected"],

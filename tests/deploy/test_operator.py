@@ -10,7 +10,7 @@ from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
 
 from service.store.event import make_event
-from service.store.history import Outcome
+from service.store.records import Outcome
 
 NOW_MS = 1_763_719_498_123
 

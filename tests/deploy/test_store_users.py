@@ -15,7 +15,8 @@ from service.archive.archiver import Archiver
 from service.archive.segments import Archive
 from service.store.connection import connect
 from service.store.event import make_event
-from service.store.history import History, HistoryStore, Outcome
+from service.store.history import HistoryStore
+from service.store.records import History, Outcome
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "valkey"
 NOW_MS = 1_763_719_498_123

@@ -9,7 +9,8 @@ from benchmarks.reliability.chaos.proxy import NO_FAULTS, Faults, Proxy
 from service.errors import StoreUnavailable
 from service.store.connection import connect
 from service.store.event import make_event
-from service.store.history import HistoryStore, Outcome
+from service.store.history import HistoryStore
+from service.store.records import Outcome
 
 
 @pytest.fixture

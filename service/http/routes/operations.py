@@ -8,7 +8,7 @@ from service.api.responses import Liveness, Readiness
 from service.auth.guard import GuardedRoute, requires_scope
 from service.http.dependencies import get_service
 from service.http.parameters import write
-from service.telemetry.metrics import CONTENT_TYPE
+from service.telemetry.exposition import CONTENT_TYPE
 
 router = APIRouter(route_class=GuardedRoute, tags=["operations"])
 

@@ -18,9 +18,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from model.contract import atomic_files
-from service.archive import archiver, segments
+from service.archive import archiver, merge_plan, rewrite, store_log
 from service.archive.archiver import Archived, Archiver
+from service.archive.failures import describe_failure
 from service.archive.segments import Archive
+from service.archive.store_log import StoreLog
 from service.cli import main
 from service.errors import ArchiveFailed, StartFailed
 from service.store import multiplexer
@@ -82,7 +84,7 @@ def in_log(raw):
 
 def test_log_moves_to_segments_in_its_order(archive_now, send, raw, folder, monkeypatch):
     """Several segments a partition, named by their first and last entry; the log is empty and the histories stay."""
-    monkeypatch.setattr(archiver, "SEGMENT_EVENTS", 4)
+    monkeypatch.setattr(store_log, "SEGMENT_EVENTS", 4)
     names = [f"e{number}" for number in range(10)]
     send(names)
     first = raw.xrange(name_keys("u1").log)[0][0].decode()
@@ -118,13 +120,13 @@ def kill_at():
             return function(*arguments, **options)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(archiver, "SEGMENT_EVENTS", 4)
+            patch.setattr(store_log, "SEGMENT_EVENTS", 4)
             for place, name in (
                 (atomic_files, "write_synced"),
                 (atomic_files, "sync_folder"),
                 (Path, "replace"),
                 (Path, "unlink"),
-                (Archiver, "_ask_all"),
+                (StoreLog, "ask_all"),
             ):
                 patch.setattr(place, name, _wrap(guard, getattr(place, name)))
             yield
@@ -377,14 +379,14 @@ def test_folder_of_an_older_version_is_adopted(archive_now, send, raw, folder):
 def test_run_does_not_chase_whoever_writes(archive_now, send, raw, folder, monkeypatch):
     """It moves what was there when it began, however much arrives: one file a partition, and it ends."""
     send(["a"], users=["u1"])
-    move = Archiver._read
+    move = StoreLog.read
 
     async def write_meanwhile(self, *arguments):
         entries = await move(self, *arguments)
         raw.xadd(name_keys("u1").log, {"e": event_record(f"late-{time.monotonic_ns()}")})
         return entries
 
-    monkeypatch.setattr(Archiver, "_read", write_meanwhile)
+    monkeypatch.setattr(StoreLog, "read", write_meanwhile)
     assert archive_now().moved == 1
     assert in_log(raw) == 1
     assert len(list(folder.glob("*.gz"))) == 1
@@ -405,7 +407,7 @@ def test_many_small_segments_become_few(archive_now, send, folder, monkeypatch):
         most = max(most, len(list(folder.glob("*.gz"))))
     assert [name for _, name in read_archive(folder)] == names
     assert most <= 10
-    monkeypatch.setattr(segments, "MERGED_BYTES", 1)
+    monkeypatch.setattr(merge_plan, "MERGED_BYTES", 1)
     before = {path.name for path in folder.glob("*.gz")}
     for name in "abcdefgh":
         send([name], users=["u1"])
@@ -527,7 +529,7 @@ def test_new_events_below_the_end_are_archived(archive_now, send, raw, folder):
 
 def test_large_events_arrive_in_smaller_portions(archive_now, send, folder, monkeypatch):
     """A portion that does not arrive in time is asked for in halves, down to one event."""
-    ask, portions = Archiver._ask_all, []
+    ask, portions = StoreLog.ask_all, []
 
     async def slow(self, commands, **options):
         if commands[0][0] == "XRANGE":
@@ -536,8 +538,8 @@ def test_large_events_arrive_in_smaller_portions(archive_now, send, folder, monk
                 raise TimeoutError
         return await ask(self, commands, **options)
 
-    monkeypatch.setattr(Archiver, "_ask_all", slow)
-    monkeypatch.setattr(archiver, "SEGMENT_EVENTS", 8)
+    monkeypatch.setattr(StoreLog, "ask_all", slow)
+    monkeypatch.setattr(store_log, "SEGMENT_EVENTS", 8)
     send([f"e{number}" for number in range(5)], users=["u1"])
     assert archive_now().moved == 5
     assert portions[:3] == [8, 4, 2]
@@ -547,7 +549,7 @@ def test_large_events_arrive_in_smaller_portions(archive_now, send, folder, monk
 def test_events_too_large_for_one_reply_are_archived(archive_now, raw, folder, monkeypatch):
     """What the connection refuses to take at once is asked for in halves, and the other partitions are archived."""
     monkeypatch.setattr("service.store.multiplexer.MAX_REPLY_BYTES", 8_000)
-    monkeypatch.setattr(archiver, "SEGMENT_EVENTS", 64)
+    monkeypatch.setattr(store_log, "SEGMENT_EVENTS", 64)
     for user in ("u1", "u2"):
         for number in range(64):
             record = json.loads(event_record(f"e{number}", user)) | {"properties": {"note": "x" * 900}}
@@ -561,14 +563,14 @@ def test_the_largest_events_fit_one_reply(event):
     """As many as are asked for at once, each as large as the API takes it."""
     text = '"' * 500  # each is two bytes of JSON
     largest = event(user_id='"' * 256, item_id='"' * 256, event_id="e" * 64, properties={"p": text})
-    assert archiver.SEGMENT_EVENTS * (len(largest.log_record()) + 100) < multiplexer.MAX_REPLY_BYTES
+    assert store_log.SEGMENT_EVENTS * (len(largest.log_record()) + 100) < multiplexer.MAX_REPLY_BYTES
 
 
 def test_many_erased_users_are_read_in_portions(archive_now, send, in_store, raw, folder):
     """More tombstones than one portion holds, each of which counts."""
     send(["a"])
     archive_now()
-    others = {f"{number:032x}": "1763719498123 0-0" for number in range(3 * archiver.SCAN_USERS)}
+    others = {f"{number:032x}": "1763719498123 0-0" for number in range(3 * store_log.SCAN_USERS)}
     raw.hset(name_keys("u1").erased, mapping=others)
     in_store(lambda store: store.erase("u1"))
     assert archive_now().erased == 1
@@ -599,7 +601,7 @@ def test_files_are_private(archive_now, send, folder):
 def test_fault_is_named(error, kind, said):
     """Each has its kind, for metrics, and its sentence; none is taken for another."""
     error.add_note("X")
-    found, sentence = archiver.describe_failure(error)
+    found, sentence = describe_failure(error)
     assert found == kind
     assert re.search(said, sentence)
 
@@ -648,7 +650,7 @@ def test_tombstone_that_is_replaced_meanwhile_stays(archive_now, raw, monkeypatc
 
 def test_store_is_asked_to_write_its_file_anew(archive_now, in_store, raw, monkeypatch):
     """Once for erasures that are some hours old, not for younger ones, and again when it failed."""
-    rewrites, ask = [], Archiver._ask_all
+    rewrites, ask = [], StoreLog.ask_all
 
     async def count(self, commands, **options):
         rewrites.extend(command for command in commands if command[0] == "BGREWRITEAOF")
@@ -656,7 +658,7 @@ def test_store_is_asked_to_write_its_file_anew(archive_now, in_store, raw, monke
         return [replies[0].replace(*said)] if commands[0][0] == "INFO" else replies
 
     as_it_is = said = (b"", b"")
-    monkeypatch.setattr(Archiver, "_ask_all", count)
+    monkeypatch.setattr(StoreLog, "ask_all", count)
     in_store(lambda store: store.erase("u1"))
     archive_now()
     assert rewrites == []
@@ -694,7 +696,7 @@ def test_store_is_asked_to_write_its_file_anew(archive_now, in_store, raw, monke
 
 def age_erasure(raw):
     """Have what was erased be erased some hours ago."""
-    hours_ago_ms = int(time.time() * 1000) - archiver.REWRITE_AFTER_MS
+    hours_ago_ms = int(time.time() * 1000) - rewrite.REWRITE_AFTER_MS
     for key in raw.scan_iter("nextitem:erasing:*"):
         for digest in raw.zrange(key, 0, -1):
             raw.zadd(key, {digest: hours_ago_ms})

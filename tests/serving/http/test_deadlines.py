@@ -50,7 +50,7 @@ async def until(holds):
 
 def count_deadlines(client):
     """How many answers the deadline has cut short."""
-    return client.counts()['nextitem_fallback_total{reason="deadline"}']
+    return client.counts()['nextitem_fallbacks_total{reason="deadline"}']
 
 
 def test_stalled_model_does_not_hold_the_answer(make_client, ask_in_time, user, stall):

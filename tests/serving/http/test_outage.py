@@ -32,7 +32,7 @@ def own_store(tmp_path):
 
 def fallbacks(client, reason):
     """How many answers were degraded for that reason."""
-    return client.counts()[f'nextitem_fallback_total{{reason="{reason}"}}']
+    return client.counts()[f'nextitem_fallbacks_total{{reason="{reason}"}}']
 
 
 def test_store_outage_and_return(make_client, ask_in_time, own_store, user):

@@ -18,7 +18,7 @@ import pytest
 from service.system.parent_death import POLL_S
 from service.telemetry.multiprocess import PREFIX
 
-COUNTED = 'nextitem_recommend_total{{source="model",version="20261121T101500-tiny"}} {}.0'
+COUNTED = 'nextitem_recommendations_total{{source="model",version="20261121T101500-tiny"}} {}.0'
 
 
 def await_metrics(process, *lines):
@@ -253,7 +253,7 @@ def test_rolling_restart_leaves_no_files(start_process):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert len(now) <= 4  # two workers, their supervisor, and the dead
-    assert 'nextitem_recommend_total{source="model",version="20261121T101500-tiny"} 1.0' in (
+    assert 'nextitem_recommendations_total{source="model",version="20261121T101500-tiny"} 1.0' in (
         httpx.get(f"{process.url}/metrics").text
     )
     process.signal(signal.SIGTERM)

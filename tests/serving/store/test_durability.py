@@ -9,7 +9,8 @@ from service.errors import StoreNotDurable
 from service.store import durability
 from service.store.connection import connect
 from service.store.durability import SAFE, check_persistence, check_settings
-from service.store.history import HistoryStore, Outcome
+from service.store.history import HistoryStore
+from service.store.records import Outcome
 
 UNSAFE = {
     "appendonly": "no",

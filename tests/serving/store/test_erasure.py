@@ -3,7 +3,8 @@
 import pytest
 
 from service.errors import StoreNotDurable
-from service.store.history import HistoryStore, Outcome
+from service.store.history import HistoryStore
+from service.store.records import Outcome
 from service.store.redis_keys import PARTITIONS, digest_user, name_keys
 
 KEYS = name_keys("u1", prefix="nextitem:")

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from model.contract.event_archive import COLUMNS, EVENT_KEY, REQUIRED
 from service.store.event import EVENT_ID_PATTERN, make_event
 
 AT_MS = 1_763_719_498_123
@@ -25,6 +26,15 @@ def test_entry_pads_early_times_and_marks_no_value(event):
 def test_entry_keeps_every_bit_of_a_value(event, value):
     """A value read back from an entry is the very float that was given."""
     assert repr(float(event(value=value).entry().split(b" ")[3])) == repr(value)
+
+
+def test_log_record_holds_what_trainings_read():
+    """A record has every name of the archive's format, with a value of its type."""
+    record = json.loads(
+        make_event(user_id="u", item_id="i", event_type="view", now_ms=1, event_id="e", value=2).log_record()
+    )
+    assert {name: type(record[name]) for name in COLUMNS} == COLUMNS
+    assert {*EVENT_KEY, *REQUIRED} <= set(COLUMNS)
 
 
 def test_log_record_holds_everything(event):

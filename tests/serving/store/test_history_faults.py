@@ -14,7 +14,9 @@ from benchmarks.reliability.chaos.proxy import NO_FAULTS, Faults, Proxy
 from service.embedded.server import EmbeddedStore
 from service.errors import StoreUnavailable
 from service.store.connection import connect
-from service.store.history import HistoryStore, Outcome, name_keys
+from service.store.history import HistoryStore
+from service.store.records import Outcome
+from service.store.redis_keys import name_keys
 
 KEYS = name_keys("u1", prefix="nextitem:")
 DAMAGE = {

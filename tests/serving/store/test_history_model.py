@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from service.store.connection import connect
 from service.store.event import make_event
-from service.store.history import HistoryStore, Outcome, name_keys
+from service.store.history import HistoryStore
+from service.store.records import Outcome
+from service.store.redis_keys import name_keys
 
 BASE_MS = 1_763_719_498_000
 KEEP_ALL = 10**9

@@ -10,7 +10,8 @@ from service.errors import StoreUnavailable
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.connection import connect
 from service.store.durability import SAFE
-from service.store.history import Appended, History, HistoryStore, Outcome
+from service.store.history import HistoryStore
+from service.store.records import Appended, History, Outcome
 from service.store.status import StoreState
 
 REPLIES = (

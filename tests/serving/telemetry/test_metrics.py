@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from service.telemetry.exposition import DEPRECATED
 from service.telemetry.metrics import Metrics
 from service.telemetry.stage_timer import StageTimer
 
@@ -17,7 +18,9 @@ ROUTES = [("/recommend", "POST"), ("/users/{user_id}/history", "GET")]
 CONTRACT = [
     ("nextitem_http_request_duration_seconds", "histogram", {"route", "method", "code"}),
     ("nextitem_stage_duration_seconds", "histogram", {"stage"}),
+    ("nextitem_recommendations_total", "counter", {"source", "version"}),
     ("nextitem_recommend_total", "counter", {"source", "version"}),
+    ("nextitem_fallbacks_total", "counter", {"reason"}),
     ("nextitem_fallback_total", "counter", {"reason"}),
     ("nextitem_shed_total", "counter", {"reason"}),
     ("nextitem_batch_size", "histogram", set()),
@@ -93,9 +96,12 @@ def test_closed_label_sets_exist_at_zero(metrics):
     for sample in (
         *(f'nextitem_stage_duration_seconds_count{{stage="{name}"}}' for name in ("history", "encode", "queue")),
         *(f'nextitem_stage_duration_seconds_count{{stage="{name}"}}' for name in ("inference", "respond")),
-        *(f'nextitem_recommend_total{{source="{name}",version="v1"}}' for name in ("model", "neighbours", "popular")),
-        *(f'nextitem_fallback_total{{reason="{name}_unavailable"}}' for name in ("store", "engine")),
-        *(f'nextitem_fallback_total{{reason="{name}"}}' for name in ("deadline", "overloaded")),
+        *(
+            f'nextitem_recommendations_total{{source="{name}",version="v1"}}'
+            for name in ("model", "neighbours", "popular")
+        ),
+        *(f'nextitem_fallbacks_total{{reason="{name}_unavailable"}}' for name in ("store", "engine")),
+        *(f'nextitem_fallbacks_total{{reason="{name}"}}' for name in ("deadline", "overloaded")),
         *(
             f'nextitem_shed_total{{reason="{name}_full"}}'
             for name in ("queue", "requests", "batches", "events", "waiters")
@@ -110,6 +116,18 @@ def test_closed_label_sets_exist_at_zero(metrics):
         'nextitem_http_request_duration_seconds_count{code="200",method="POST",route="/recommend"}',
     ):
         assert samples[sample] == 0
+
+
+def test_old_names_mirror_the_renamed_counters(metrics):
+    """For one release each renamed counter has the same series and values under its old name, which says so."""
+    metrics.answered(source="model", degraded=None)
+    metrics.answered(source="popular", degraded="deadline")
+    _, samples = read(metrics)
+    for new, old in DEPRECATED.items():
+        mirrored = {name.replace(new, old): value for name, value in samples.items() if name.startswith(new)}
+        assert sum(mirrored.values()) == (2 if "recommend" in new else 1)
+        assert mirrored == {name: value for name, value in samples.items() if name.startswith(old)}
+        assert f"# HELP {old} Deprecated: use {new}\n" in metrics.expose().decode()
 
 
 def test_histograms_of_seconds_start_at_half_a_millisecond(metrics):

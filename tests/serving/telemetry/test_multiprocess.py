@@ -18,6 +18,7 @@ from service.telemetry.stage_timer import StageTimer
 metrics = Metrics(event_types=["view"], model_version="v", routes=[("/model", "GET")])
 metrics.queue_changed(3)
 for number in range(10):
+    metrics.answered(source="popular", degraded="deadline")
     metrics.event_handled(event_type="view", result="accepted")
     metrics.request_ended(route="/model", method="GET", code=200, timer=StageTimer())
 metrics.flush()
@@ -70,6 +71,8 @@ def test_the_dead_still_count_in_two_files(folder):
         assert after['nextitem_events_total{result="accepted",type="view"}'] == 10 * deaths
         route = 'code="200",method="GET",route="/model"'
         assert after[f"nextitem_http_request_duration_seconds_count{{{route}}}"] == 10 * deaths
+        for name in ("nextitem_fallbacks_total", "nextitem_fallback_total"):  # the second is the old name
+            assert after[f'{name}{{reason="deadline"}}'] == 10 * deaths
         assert after.get("nextitem_queue_depth", 0) == 0
         for gauge in ("nextitem_queue_depth", *(name for name in before if name in PROCESS_GAUGES)):
             assert after.pop(gauge, 0) == 0

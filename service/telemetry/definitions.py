@@ -1,0 +1,219 @@
+"""The table of all metrics: name, help text, labels, buckets, and how several workers combine a gauge."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+Combine = Literal["livesum", "livemax", "livemostrecent"]
+"""How the exposition combines a gauge over the live workers: prometheus_client's multiprocess modes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterDefinition:
+    """A counter. Its name ends in _total."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+    def make(self, registry: CollectorRegistry | None) -> Counter:
+        """Make the counter. Without a registry it counts only towards the workers' shared exposition."""
+        return Counter(self.name, self.help, self.labels, registry=registry)
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeDefinition:
+    """A gauge."""
+
+    name: str
+    help: str
+    combine: Combine
+    labels: tuple[str, ...] = ()
+
+    def make(self, registry: CollectorRegistry | None) -> Gauge:
+        """Make the gauge. Without a registry it counts only towards the workers' shared exposition."""
+        return Gauge(self.name, self.help, self.labels, registry=registry, multiprocess_mode=self.combine)
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramDefinition:
+    """A histogram with the upper bounds of its buckets."""
+
+    name: str
+    help: str
+    buckets: tuple[float, ...]
+    labels: tuple[str, ...] = ()
+
+    def make(self, registry: CollectorRegistry) -> Histogram:
+        """Make the histogram."""
+        return Histogram(self.name, self.help, self.labels, buckets=self.buckets, registry=registry)
+
+
+# fmt: off
+_SECONDS: Final = (
+    0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0,
+)
+_LOOP_LAGS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_EVENT_LAGS: Final = (
+    0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0,
+)
+# fmt: on
+_SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+# Requests and answers.
+REQUESTS: Final = HistogramDefinition(
+    "nextitem_http_request_duration_seconds",
+    "Time from the arrival of a request's head to the end of its answer, by route template; code 499: the client "
+    "disconnected",
+    _SECONDS,
+    ("route", "method", "code"),
+)
+STAGE_TIMES: Final = HistogramDefinition(
+    "nextitem_stage_duration_seconds",
+    "Time of each answered POST /recommend per stage, 0 for a skipped stage: encode (including reading the request), "
+    "queue (for a batch and for the engine), history, inference, respond; they add up to the total",
+    _SECONDS,
+    ("stage",),
+)
+RECOMMENDATIONS: Final = CounterDefinition(
+    "nextitem_recommendations_total", "Recommendations by source and model version", ("source", "version")
+)
+FALLBACKS: Final = CounterDefinition(
+    "nextitem_fallbacks_total", "Degraded recommendations by reason; cold starts do not count", ("reason",)
+)
+SHED_REQUESTS: Final = CounterDefinition(
+    "nextitem_shed_total",
+    "Requests over a limit, by reason: queue_full ones got popular items, waiters_full ones (waiting for a "
+    "min_history_version) got 409, requests_full, batches_full and events_full ones got 503",
+    ("reason",),
+)
+BATCH_SIZE: Final = HistogramDefinition("nextitem_batch_size", "Requests per batch", _SIZES)
+QUEUE_DEPTH: Final = GaugeDefinition("nextitem_queue_depth", "Requests waiting for a batch", "livesum")
+QUEUE_WAIT: Final = HistogramDefinition(
+    "nextitem_queue_wait_seconds", "Time that a request waited for its batch", _SECONDS
+)
+CONNECTIONS: Final = GaugeDefinition("nextitem_http_connections", "Open client connections", "livesum")
+
+# Events.
+EVENTS: Final = CounterDefinition(
+    "nextitem_events_total",
+    "Events by type and result; rejected events without a known type count as 'other'",
+    ("type", "result"),
+)
+LATE_EVENTS: Final = CounterDefinition(
+    "nextitem_events_late_total", "Accepted events that were too old for the remembered history"
+)
+EVENT_LAG: Final = HistogramDefinition(
+    "nextitem_event_lag_seconds",
+    "Time from an event's timestamp to its acceptance; 0 for timestamps in the future",
+    _EVENT_LAGS,
+)
+UNKNOWN_ITEMS: Final = CounterDefinition(
+    "nextitem_unknown_items_total", "Items unknown to the model, in accepted events and in answered requests"
+)
+
+# The store and the archiver. All workers see the same values.
+STORE_TIMES: Final = HistogramDefinition(
+    "nextitem_store_duration_seconds", "Duration of calls to the store", _SECONDS, ("op",)
+)
+STORE_ERRORS: Final = CounterDefinition("nextitem_store_errors_total", "Failed calls to the store by kind", ("kind",))
+STORE_DURABLE: Final = GaugeDefinition(
+    "nextitem_store_durable",
+    "1 while the store's settings are safe (append-only file, fsync always, no eviction), else 0",
+    "livemostrecent",
+)
+STORE_MEMORY: Final = GaugeDefinition(
+    "nextitem_store_memory_bytes", "Memory used by the store; NaN while it does not answer", "livemostrecent"
+)
+STORE_MEMORY_LIMIT: Final = GaugeDefinition(
+    "nextitem_store_memory_limit_bytes",
+    "Memory limit of the store, 0 without a limit; NaN while it does not answer",
+    "livemostrecent",
+)
+STORE_LOST_EVENTS: Final = GaugeDefinition(
+    "nextitem_store_lost_events",
+    "Events that the embedded store has lost, until an operator acknowledges the loss; NaN while it does not answer",
+    "livemostrecent",
+)
+ARCHIVE_LAST_SUCCESS: Final = GaugeDefinition(
+    "nextitem_archive_last_success_timestamp_seconds",
+    "Time of the archiver's last successful run, 0 if there was none; NaN while it is unknown",
+    "livemostrecent",
+)
+ARCHIVE_FAILED_RUNS: Final = GaugeDefinition(
+    "nextitem_archive_failed_runs",
+    "Failed archiver runs since the last successful one, by kind: the store (connection, timeout, refused, data), the "
+    "folder (folder, segment, disk), or other",
+    "livemostrecent",
+    ("kind",),
+)
+ARCHIVE_PENDING: Final = GaugeDefinition(
+    "nextitem_archive_pending_events", "Events in the store's log that are not archived yet", "livemostrecent"
+)
+ERASURES_PENDING: Final = GaugeDefinition(
+    "nextitem_erasures_pending", "Erased users that the archiver has not removed from the archive yet", "livemostrecent"
+)
+OLDEST_ERASURE: Final = GaugeDefinition(
+    "nextitem_erasure_oldest_pending_timestamp_seconds",
+    "Time of the oldest erasure that the archiver has not carried out yet, 0 if there is none",
+    "livemostrecent",
+)
+STORE_CLOCK_SKEW: Final = GaugeDefinition(
+    "nextitem_store_clock_skew_seconds",
+    "Seconds by which the store's clock is ahead of the service's; NaN while unknown",
+    "livemostrecent",
+)
+
+# The model in use.
+MODEL_INFO: Final = GaugeDefinition(
+    "nextitem_model_info",
+    "1 for the model in use, with its name, version, provider and digest as labels",
+    "livemax",
+    ("name", "version", "provider", "digest"),
+)
+MODEL_TRAINED: Final = GaugeDefinition(
+    "nextitem_model_trained_timestamp_seconds", "Time at which the model in use was trained", "livemax"
+)
+
+# Processes.
+WORKERS: Final = GaugeDefinition("nextitem_workers", "Configured worker processes", "livemax")
+WORKERS_MISSING: Final = GaugeDefinition(
+    "nextitem_workers_missing",
+    "Configured worker processes that do not serve: dead and not replaced yet, or unable to start",
+    "livemax",
+)
+WORKER_DEATHS: Final = CounterDefinition(
+    "nextitem_worker_deaths_total", "Worker processes that ended unexpectedly, including failed starts"
+)
+LOOP_LAG: Final = HistogramDefinition(
+    "nextitem_event_loop_lag_seconds", "Delay of the event loop, sampled four times a second", _LOOP_LAGS
+)
+PROCESS_MEMORY: Final = GaugeDefinition(
+    "nextitem_process_resident_memory_bytes",
+    "Resident memory of all workers together; shared pages count once per worker",
+    "livesum",
+)
+PROCESS_FILES: Final = GaugeDefinition(
+    "nextitem_process_open_fds",
+    "Open file descriptors, including connections, of the worker with the most",
+    "livemax",
+)
+PROCESS_FILES_LIMIT: Final = GaugeDefinition(
+    "nextitem_process_max_fds",
+    "Maximum open file descriptors per worker",
+    "livemax",  # livemin would show the 0 of a starting worker
+)
+PROCESS_CPU: Final = CounterDefinition(
+    "nextitem_process_cpu_seconds_total",
+    "CPU time of all workers together, including workers that have ended",
+)
+PROCESS_START: Final = GaugeDefinition(
+    "nextitem_process_start_time_seconds", "Start time of the worker that started last", "livemax"
+)
+BUILD_INFO: Final = GaugeDefinition(
+    "nextitem_build_info",
+    "1 for the running versions of nextitem, Python and ONNX Runtime",
+    "livemax",
+    ("version", "python", "onnxruntime"),
+)
