@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from model.nets.configs import ConfigError
 from training.errors import RecipeError, announce_old_names
 from training.recipe_models import (
     DEFAULT,
@@ -263,7 +264,10 @@ def _check_section(section: str, entries: Mapping[str, Any]) -> DataRecipe | Mod
             raise RecipeError(f"model.{key} does not apply to {entries['name']}; its keys are {', '.join(names)}")
         _find(key, names, "key", prefix=f"{section}.")
         values[key] = _check_value(f"{section}.{key}", hints[key], value)
-    return kind(**values)
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        raise RecipeError(f"model.{error}") from error
 
 
 def _choose_kind(section: str, entries: Mapping[str, Any]) -> type[DataRecipe | ModelRecipe | TrainRecipe]:

@@ -68,7 +68,7 @@ def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewrit
 
 def choose_scan(network: SequenceNetwork) -> Scan:
     """What is quickest on a CPU (docs/lab/2026-11-21-graph-steps.md) of what the network can be ranked by."""
-    return "int8" if network.config.item_count >= INTEGERS_FROM and network.rules is None else "plain"
+    return "int8" if network.item_count >= INTEGERS_FROM and network.rules is None else "plain"
 
 
 def export_states(states: LastState, *, max_length: int) -> onnx.ModelProto:

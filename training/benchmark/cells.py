@@ -129,7 +129,7 @@ def name_kind(recipe: Recipe) -> str:
         return "counter"  # the word of stored cells and tables
     if isinstance(recipe.model, TransformerRecipe):
         return TRANSFORMERS[recipe.rules_per_item is not None]
-    return "user" if issubclass(NETWORKS[recipe.model.name][0], UserNetwork) else "sequence"
+    return "user" if issubclass(NETWORKS[recipe.model.name], UserNetwork) else "sequence"
 
 
 def _read_recipe(document: Document) -> Recipe:
