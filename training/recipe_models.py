@@ -3,7 +3,6 @@
 Networks' sizes and their rules are those of model/nets/configs.py. Reading a recipe must not import torch.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,29 +19,6 @@ from model.nets.configs import (
     TransformerConfig,
 )
 from training.errors import RecipeError
-
-OLD_KEYS: Mapping[str, Mapping[str, str]] = {
-    "data": {"behaviour": "event_features"},
-    "model": {
-        "network": "name",
-        "tied": "tie_embeddings",
-        "rules": "rules_per_item",
-        "composed": "feature_embeddings",
-        "new_items": "id_dropout",
-        "behaviour_dropout": "event_dropout",
-        "span": "window",
-        "horizontal": "horizontal_filters",
-        "vertical": "vertical_filters",
-    },
-    "train": {
-        "start": "item_init",
-        "copies": "mask_copies",
-        "calibration": "gbce_t",
-        "window_step": "window_stride",
-        "crop_share": "crop_probability",
-    },
-}
-"""The deprecated name of a key, by section, and its name today. Recipes and stored runs may still use the old ones."""
 
 
 def require(holds: bool, key: str, rule: str) -> None:

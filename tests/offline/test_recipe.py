@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from model.nets import registry
-from training import errors, recipe_models
+from training import old_names, recipe_models
 from training.errors import RecipeError
 from training.recipe import RECIPES, DataRecipe, TrainRecipe, make_recipe, read_recipe
 
@@ -130,7 +130,7 @@ OLD = {
 
 def test_old_names_of_keys_are_read_and_announced_once(capsys, monkeypatch):
     """Recipes, settings and stored runs may use them; one line on stderr says what they are called now."""
-    monkeypatch.setattr(errors, "_announced", set())
+    monkeypatch.setattr(old_names, "_announced", set())
     made = make_recipe(OLD, ["data.behaviour=['value']"])
     assert made.data.event_features == ("value",)
     assert (made.model.name, made.model.window) == ("caser", 4)
@@ -152,7 +152,7 @@ def test_old_names_of_keys_are_read_and_announced_once(capsys, monkeypatch):
 def test_old_names_stand_for_keys_that_exist():
     """Each deprecated name leads to a key of today, and none of them is a key of its own section."""
     known = {section: {key for name, key in KEYS if name == section} for section in SECTIONS}
-    for section, renamed in recipe_models.OLD_KEYS.items():
+    for section, renamed in old_names.OLD_KEYS.items():
         assert set(renamed.values()) <= known[section]
         assert not set(renamed) & known[section]
 
