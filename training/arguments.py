@@ -133,9 +133,9 @@ def _add_benchmark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("benchmarks/results/models"),
+        default=Path("runs/benchmark"),
         metavar="DIR",
-        help="folder of finished cells and tables (default: benchmarks/results/models)",
+        help="folder of finished cells and tables (default: runs/benchmark)",
     )
     parser.add_argument(
         "--runs",
