@@ -103,7 +103,7 @@ bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ##
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
 
 bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is missing alone; DATA=FOLDER, OPTIONS="--only ml-1m"; CHECK=1 lists stale cells
-	@$(BIN)/python -m benchmarks.accuracy.models "$(DATA)" $(if $(CHECK),--check) $(OPTIONS)
+	@$(BIN)/python -m benchmarks.accuracy.models "$(DATA)" --out benchmarks/results/models $(if $(CHECK),--check) $(OPTIONS)
 
 bench: $(VENV)/.run $(PEERS)/litserve/.ready $(PEERS)/bentoml/.ready ## Serve beside a textbook handler, LitServe and BentoML; OPTIONS="--cases 50,3416,64"
 	@$(BIN)/python -m benchmarks.serving --environments $(PEERS) $(OPTIONS)

@@ -1,9 +1,10 @@
 """The arguments of nextitem-train. This module imports nothing heavy, so that --help is instant."""
 
 import argparse
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from training.errors import announce_old_names
+from training.old_names import announce_old_names
 from training.recipe_models import BASELINES
 
 PROTOCOL_NAMES = {
@@ -27,83 +28,128 @@ def make_parser() -> argparse.ArgumentParser:
         prog="nextitem-train", description="Make next-item recommenders from interaction logs."
     )
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    for name, (text, add_arguments) in COMMANDS.items():
+        add_arguments(commands.add_parser(name, help=text))
+    return parser
 
-    fit = commands.add_parser("fit", help="train a model by a recipe")
-    fit.add_argument(
+
+def _add_fit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "recipe", metavar="RECIPE", help="name of a shipped recipe (demo, sasrec-ml-1m) or path of a .toml file"
     )
-    _add_data(fit)
-    fit.add_argument("--out", type=Path, required=True, metavar="RUN", help="folder of the run")
-    fit.add_argument(
+    _add_data(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="folder of the run")
+    parser.add_argument(
         "--resume",
         action="store_true",
         help="continue a stopped run, or extend a finished one with more train.epochs or train.budget_seconds",
     )
-    fit.add_argument(
+    parser.add_argument(
         "--items",
         type=Path,
         metavar="FILE",
         help="item metadata as CSV, TSV or JSON: side information for the model, and metadata for publish",
     )
 
-    evaluate = commands.add_parser("evaluate", help="measure a run or a baseline on test events")
-    evaluate.add_argument("what", metavar="RUN|BASELINE", help=f"folder of a run, or one of {', '.join(BASELINES)}")
-    _add_data(evaluate)
-    evaluate.add_argument(
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="RUN|BASELINE", help=f"folder of a run, or one of {', '.join(BASELINES)}")
+    _add_data(parser)
+    parser.add_argument(
         "--protocol",
         type=_read_protocol,
         metavar="NAME",
         help=f"evaluation protocol: {_PROTOCOLS} (default: full; time for a run with data.split = time)",
     )
-    evaluate.add_argument(
+    parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of sampled negatives and of intervals (default: 12345)"
     )
-    evaluate.add_argument(
+    parser.add_argument(
         "--train-only",
         action="store_true",
         help="with pop under P1: do not count test events, which the paper's authors do",
     )
-    _add_discount(evaluate)
-    evaluate.add_argument("--json", action="store_true", help="print JSON")
+    _add_discount(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
-    describe = commands.add_parser("describe", help="print statistics of a log, as in Table 1 of the papers")
-    _add_data(describe)
-    describe.add_argument("--json", action="store_true", help="print JSON")
 
-    compare = commands.add_parser("compare", help="compare runs, with paired differences and a plot")
-    compare.add_argument("names", nargs="+", metavar="RUN", help="folders of runs; with --data also names of baselines")
-    compare.add_argument(
+def _add_describe(parser: argparse.ArgumentParser) -> None:
+    _add_data(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="RUN", help="folders of runs; with --data also names of baselines")
+    parser.add_argument(
         "--data",
         type=Path,
         metavar="FILE",
         help="evaluate on this log (default: compare the test results that each run stored)",
     )
-    compare.add_argument(
+    parser.add_argument(
         "--protocol", type=_read_protocol, metavar="NAME", help=f"with --data: evaluation protocol: {_PROTOCOLS}"
     )
-    compare.add_argument(
+    parser.add_argument(
         "--seed", type=int, metavar="N", help="seed of sampled negatives and of intervals (default: 12345)"
     )
-    compare.add_argument(
+    parser.add_argument(
         "--average-seeds", action="store_true", help="average runs that differ only in train.seed, user by user"
     )
-    compare.add_argument(
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("comparison.png"),
         metavar="PNG",
         help="file of the plot (default: comparison.png)",
     )
-    compare.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
-    _add_benchmark(
-        commands.add_parser("benchmark", help="measure many models on one log: a table, a plot and a verdict")
+
+def _add_benchmark(parser: argparse.ArgumentParser) -> None:
+    _add_data(parser)
+    parser.add_argument(
+        "--models",
+        type=_split,
+        default=BENCHMARK_MODELS,
+        metavar="A,B",
+        help=f"recipes (default: {','.join(BENCHMARK_MODELS)})",
+    )
+    parser.add_argument(
+        "--protocols",
+        type=_split_protocols,
+        metavar="NAME,NAME",
+        help=f"evaluation protocols: {_PROTOCOLS} (default: full; time where data.split = time)",
+    )
+    parser.add_argument(
+        "--items",
+        type=Path,
+        metavar="FILE",
+        help="item metadata as CSV, TSV or JSON, for recipes with side information",
+    )
+    parser.add_argument(
+        "--seeds", type=_split_seeds, default=(1,), metavar="1,2,3", help="seeds of trained models (default: 1)"
+    )
+    parser.add_argument("--name", metavar="NAME", help="name of the data in tables (default: the file name)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/benchmark"),
+        metavar="DIR",
+        help="folder of finished cells and tables (default: runs/benchmark)",
+    )
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        default=Path("runs/benchmark"),
+        metavar="DIR",
+        help="folder of the runs (default: runs/benchmark)",
     )
 
-    attention = commands.add_parser("attention", help="draw the attention weights of a run, by layer and head")
-    attention.add_argument("path", type=Path, metavar="RUN", help="folder of a run")
-    _add_data(attention)
-    attention.add_argument(
+
+def _add_attention(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run")
+    _add_data(parser)
+    parser.add_argument(
         "--out",
         type=Path,
         default=Path("attention.png"),
@@ -111,17 +157,18 @@ def make_parser() -> argparse.ArgumentParser:
         help="file of the picture (default: attention.png)",
     )
 
-    publish = commands.add_parser("publish", help="export a finished run as a bundle and make it current")
-    publish.add_argument("path", type=Path, metavar="RUN", help="folder of a finished run")
-    publish.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder that holds all bundles")
-    publish.add_argument("--items", type=Path, metavar="FILE", help="item metadata as CSV, TSV or JSON, for the bundle")
-    publish.add_argument(
+
+def _add_publish(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder that holds all bundles")
+    parser.add_argument("--items", type=Path, metavar="FILE", help="item metadata as CSV, TSV or JSON, for the bundle")
+    parser.add_argument(
         "--neighbours",
         type=Path,
         metavar="FILE",
         help="log for nearest-session answers (as session-knn) while the network is unavailable",
     )
-    publish.add_argument(
+    parser.add_argument(
         "--item-scoring",
         "--scan",
         action=_ItemScoring,
@@ -129,21 +176,22 @@ def make_parser() -> argparse.ArgumentParser:
         help="how the graph scores all items; every choice gives the same answers (default: by catalogue size; "
         "float32 is for GPUs; --scan is the deprecated name of this option)",
     )
-    _add_discount(publish)
+    _add_discount(parser)
 
-    recommend = commands.add_parser("recommend", help="list the best unseen items for users of a log")
-    recommend.add_argument("path", type=Path, metavar="RUN", help="folder of a run")
-    _add_data(recommend)
-    recommend.add_argument("--users", required=True, metavar="u1,u2|all", help="comma-separated user ids, or all")
-    recommend.add_argument("-k", type=int, default=10, help="items per user (default: 10)")
-    recommend.add_argument(
+
+def _add_recommend(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run")
+    _add_data(parser)
+    parser.add_argument("--users", required=True, metavar="u1,u2|all", help="comma-separated user ids, or all")
+    parser.add_argument("-k", type=int, default=10, help="items per user (default: 10)")
+    parser.add_argument(
         "--out", default="-", metavar="FILE", help="a .parquet or .csv file, or - to print a table (default: -)"
     )
 
-    fetch = commands.add_parser("fetch", help="download a public data set")
-    fetch.add_argument("name", choices=DATA_SET_NAMES, help="data set to download")
-    fetch.add_argument("--out", type=Path, metavar="DIR", help="target folder (default: artifacts/NAME)")
-    return parser
+
+def _add_fetch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", choices=DATA_SET_NAMES, help="data set to download")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="target folder (default: artifacts/NAME)")
 
 
 class _ItemScoring(argparse.Action):
@@ -159,47 +207,6 @@ class _ItemScoring(argparse.Action):
         if option_string == "--scan":
             announce_old_names({"--scan": "--item-scoring"})
         setattr(namespace, self.dest, values)
-
-
-def _add_benchmark(benchmark: argparse.ArgumentParser) -> None:
-    _add_data(benchmark)
-    benchmark.add_argument(
-        "--models",
-        type=_split,
-        default=BENCHMARK_MODELS,
-        metavar="A,B",
-        help=f"recipes (default: {','.join(BENCHMARK_MODELS)})",
-    )
-    benchmark.add_argument(
-        "--protocols",
-        type=_split_protocols,
-        metavar="NAME,NAME",
-        help=f"evaluation protocols: {_PROTOCOLS} (default: full; time where data.split = time)",
-    )
-    benchmark.add_argument(
-        "--items",
-        type=Path,
-        metavar="FILE",
-        help="item metadata as CSV, TSV or JSON, for recipes with side information",
-    )
-    benchmark.add_argument(
-        "--seeds", type=_split_seeds, default=(1,), metavar="1,2,3", help="seeds of trained models (default: 1)"
-    )
-    benchmark.add_argument("--name", metavar="NAME", help="name of the data in tables (default: the file name)")
-    benchmark.add_argument(
-        "--out",
-        type=Path,
-        default=Path("benchmarks/results/models"),
-        metavar="DIR",
-        help="folder of finished cells and tables (default: benchmarks/results/models)",
-    )
-    benchmark.add_argument(
-        "--runs",
-        type=Path,
-        default=Path("runs/benchmark"),
-        metavar="DIR",
-        help="folder of the runs (default: runs/benchmark)",
-    )
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -253,3 +260,17 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         metavar="SECTION.KEY=VALUE",
         help="override a key of the recipe",
     )
+
+
+COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "fit": ("train a model by a recipe", _add_fit),
+    "evaluate": ("measure a run or a baseline on test events", _add_evaluate),
+    "describe": ("print statistics of a log, as in Table 1 of the papers", _add_describe),
+    "compare": ("compare runs, with paired differences and a plot", _add_compare),
+    "benchmark": ("measure many models on one log: a table, a plot and a verdict", _add_benchmark),
+    "attention": ("draw the attention weights of a run, by layer and head", _add_attention),
+    "publish": ("export a finished run as a bundle and make it current", _add_publish),
+    "recommend": ("list the best unseen items for users of a log", _add_recommend),
+    "fetch": ("download a public data set", _add_fetch),
+}
+"""What `--help` says of each command, and what adds its arguments."""

@@ -15,8 +15,6 @@ from training.recipe import DataRecipe, Recipe, make_recipe, read_recipe
 from training.recipe_models import BASELINES, BaselineRecipe
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from training.runs.run import Run
 
 INTERRUPTED = 130
@@ -209,36 +207,17 @@ def _recommend(options: argparse.Namespace) -> int:
         raise InputError(f"--out {options.out}: the file name must end in .parquet or .csv")
     run = _open_run(options.path)
     data = _read_data_settings(run.recipe.to_dict()["data"], options.settings)
-    from training.publish.recommend_offline import recommend  # noqa: PLC0415 - imports torch
+    from training.publish.recommend_offline import format_lists, recommend, write_lists  # noqa: PLC0415 - imports torch
 
     users = None if options.users == "all" else [user for user in options.users.split(",") if user]
     lists = recommend(run, options.data, data, users, options.k)
     if options.out == "-":
-        _say(_format_lists(lists))
+        _say(format_lists(lists))
         return 0
     target = Path(options.out)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        if suffix == ".parquet":
-            lists.write_parquet(aside)
-        else:
-            lists.write_csv(aside)
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_lists(lists, target)
     _complain(f"{len(lists)} rows for {lists['user'].n_unique()} users in {target}")
     return 0
-
-
-def _format_lists(lists: "pl.DataFrame") -> str:
-    user_width = max((len(user) for user in lists["user"]), default=4)
-    item_width = max((len(item) for item in lists["item"]), default=4)
-    head = f"{'user':<{user_width}}  rank  {'item':<{item_width}}  score"
-    rows = (
-        f"{user:<{user_width}}  {rank:>4}  {item:<{item_width}}  {score:.4f}"
-        for user, rank, item, score in lists.iter_rows()
-    )
-    return "\n".join([head, *rows])
 
 
 def _fetch(options: argparse.Namespace) -> int:

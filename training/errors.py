@@ -10,25 +10,6 @@ TrainingError                1
 └── FetchError               1   a data set cannot be downloaded
 """
 
-import sys
-from collections.abc import Mapping
-
-_announced: set[str] = set()
-
-
-def announce_old_names(names: Mapping[str, str], stored_in: str = "") -> None:
-    """Print one line on stderr: the deprecated names in use and their replacements. Each is printed once a process.
-
-    `stored_in` names the run that holds them: stored runs stay readable.
-    """
-    new = {old: name for old, name in names.items() if old not in _announced}
-    if new:
-        _announced.update(new)
-        pairs = ", ".join(f"{old} is now {name}" for old, name in new.items())
-        stored = f"note: {stored_in} holds older names, which stay readable"
-        given = "nextitem-train: deprecated names, removed in the next release"
-        sys.stderr.write(f"{stored if stored_in else given}: {pairs}\n")
-
 
 class TrainingError(Exception):
     """An expected failure. Its message is all that the user needs."""

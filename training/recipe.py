@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from training.errors import RecipeError, announce_old_names
+from model.nets.configs import ConfigError
+from training.errors import RecipeError
+from training.old_names import announce_old_names, rename_keys
 from training.recipe_models import (
     DEFAULT,
     MODELS,
-    OLD_KEYS,
     ModelRecipe,
     NetworkRecipe,
     TransformerRecipe,
@@ -207,8 +208,8 @@ def make_recipe(
 ) -> Recipe:
     """Check a document {section: {key: value}} with settings over it. Raises RecipeError naming the key.
 
-    Deprecated key names (`OLD_KEYS`) are accepted. With `announce` a line on stderr names those that were found;
-    `stored_in` is the run that the document is stored in, if any.
+    Deprecated key names are accepted (training/old_names.py). With `announce` a line on stderr names those that were
+    found; `stored_in` is the run that the document is stored in, if any.
     """
     sections: dict[str, dict[str, Any]] = {}
     old_names: dict[str, str] = {}
@@ -216,29 +217,18 @@ def make_recipe(
         _find(section, SECTIONS, "section")
         if not isinstance(entries, Mapping):
             raise RecipeError(f"{section} must be a section [{section}] of keys")
-        sections[section] = _translate(section, entries, old_names)
+        sections[section] = rename_keys(section, entries, old_names)
     for setting in settings:
         name, equals, text = setting.partition("=")
         section, dot, key = name.strip().partition(".")
         if not (equals and dot):
             raise RecipeError(f"--set needs section.key=value, not {setting!r}")
         _find(section, SECTIONS, "section")
-        sections.setdefault(section, {}).update(_translate(section, {key: _parse_value(text.strip())}, old_names))
+        sections.setdefault(section, {}).update(rename_keys(section, {key: _parse_value(text.strip())}, old_names))
     if announce:
         announce_old_names(old_names, stored_in)
     checked: dict[str, Any] = {name: _check_section(name, entries) for name, entries in sections.items()}
     return Recipe(**checked)
-
-
-def _translate(section: str, entries: Mapping[str, Any], old_names: dict[str, str]) -> dict[str, Any]:
-    """The entries under today's key names. Notes deprecated names in `old_names`. Raises RecipeError."""
-    renamed = OLD_KEYS[section]
-    for old, new in renamed.items():
-        if old in entries:
-            if new in entries:
-                raise RecipeError(f"{section}.{old} is the old name of {section}.{new}: give {section}.{new} only")
-            old_names[f"{section}.{old}"] = f"{section}.{new}"
-    return {renamed.get(key, key): value for key, value in entries.items()}
 
 
 def _parse_value(text: str) -> object:
@@ -263,7 +253,10 @@ def _check_section(section: str, entries: Mapping[str, Any]) -> DataRecipe | Mod
             raise RecipeError(f"model.{key} does not apply to {entries['name']}; its keys are {', '.join(names)}")
         _find(key, names, "key", prefix=f"{section}.")
         values[key] = _check_value(f"{section}.{key}", hints[key], value)
-    return kind(**values)
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        raise RecipeError(f"model.{error}") from error
 
 
 def _choose_kind(section: str, entries: Mapping[str, Any]) -> type[DataRecipe | ModelRecipe | TrainRecipe]:

@@ -1,43 +1,24 @@
 """[model]: every model's own keys, so that a key which a model does not know is refused instead of ignored.
 
-Reading a recipe must not import torch: what the networks know by themselves is said here again, and a test compares.
+Networks' sizes and their rules are those of model/nets/configs.py. Reading a recipe must not import torch.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
+from model.nets.configs import (
+    CONFIGS,
+    Bert4RecConfig,
+    CaserConfig,
+    Gru4RecConfig,
+    NetworkConfig,
+    NovaBertConfig,
+    NovaConfig,
+    NovaSasrecConfig,
+    SasrecConfig,
+    TransformerConfig,
+)
 from training.errors import RecipeError
-
-POSITIONS = ("learned", "relative", "none")
-NORMS = ("post", "pre", "none")
-ACTIVATIONS = ("gelu", "relu")
-FUSIONS = ("add", "concat", "gate")
-TRAINER_KEYS = ("rules_per_item", "popularity_discount", "categories", "numbers", "buckets")
-"""Keys that say what training makes of the log and the items, and are no sizes of a network."""
-
-
-OLD_KEYS: Mapping[str, Mapping[str, str]] = {
-    "data": {"behaviour": "event_features"},
-    "model": {
-        "network": "name",
-        "tied": "tie_embeddings",
-        "rules": "rules_per_item",
-        "composed": "feature_embeddings",
-        "new_items": "id_dropout",
-        "behaviour_dropout": "event_dropout",
-        "span": "window",
-        "horizontal": "horizontal_filters",
-        "vertical": "vertical_filters",
-    },
-    "train": {
-        "start": "item_init",
-        "copies": "mask_copies",
-        "calibration": "gbce_t",
-        "window_step": "window_stride",
-        "crop_share": "crop_probability",
-    },
-}
-"""The deprecated name of a key, by section, and its name today. Recipes and stored runs may still use the old ones."""
 
 
 def require(holds: bool, key: str, rule: str) -> None:
@@ -110,133 +91,74 @@ class SessionNeighboursRecipe(ItemNeighboursRecipe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkRecipe(ModelRecipe):
-    """Sizes that all networks have; the number of items comes from the log."""
+class NetworkRecipe(NetworkConfig, ModelRecipe):
+    """A network; the number of items comes from the log."""
 
-    max_length: int = 200
-    width: int = 64
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that make no network."""
-        require(self.max_length >= 2, "model.max_length", "at least 2, for one item and [mask]")
-        require(self.width >= 1, "model.width", "at least 1")
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The keys that are the network's own, for `make_network`."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(CONFIGS[self.name])}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gru4RecRecipe(NetworkRecipe):
+class Gru4RecRecipe(Gru4RecConfig, NetworkRecipe):
     """GRU4Rec."""
 
-    layers: int = 1
-    dropout: float = 0.1
-    tie_embeddings: bool = True
 
-    def __post_init__(self) -> None:
-        """Refuse sizes that make no network."""
-        super().__post_init__()
-        require(self.layers >= 1, "model.layers", "at least 1")
-        require(0 <= self.dropout < 1, "model.dropout", "at least 0 and below 1")
+@dataclass(frozen=True, kw_only=True)
+class CaserRecipe(CaserConfig, NetworkRecipe):
+    """Caser, with and without users."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaserRecipe(NetworkRecipe):
-    """Caser."""
-
-    dropout: float = 0.5
-    window: int = 5
-    horizontal_filters: int = 16
-    vertical_filters: int = 4
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that make no network."""
-        super().__post_init__()
-        for key in ("window", "horizontal_filters", "vertical_filters"):
-            require(getattr(self, key) >= 1, f"model.{key}", "at least 1")
-        require(0 <= self.dropout < 1, "model.dropout", "at least 0 and below 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerRecipe(NetworkRecipe):
-    """BERT4Rec and SASRec; sizes that are absent are as in the network's paper."""
+class TransformerRecipe(TransformerConfig, NetworkRecipe):
+    """BERT4Rec and SASRec, and what training makes of the log for them."""
 
     name: str = "bert4rec"
-    layers: int = 2
-    heads: int = 2
-    dropout: float = 0.1
-    attention_dropout: float | None = None
-    positions: str = "learned"
-    norm: str | None = None
-    residual: bool = True
-    feed_forward: bool = True
-    inner_factor: int | None = None
-    activation: str | None = None
-    tie_embeddings: bool = True
     rules_per_item: int | None = None
     popularity_discount: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse sizes that make no network."""
         super().__post_init__()
-        for key in ("layers", "heads"):
-            require(getattr(self, key) >= 1, f"model.{key}", "at least 1")
-        require(self.width % self.heads == 0, "model.width", f"a multiple of model.heads ({self.heads})")
-        for key in ("dropout", "attention_dropout"):
-            require(0 <= (getattr(self, key) or 0) < 1, f"model.{key}", "at least 0 and below 1")
-        for key in ("inner_factor", "rules_per_item"):
-            require(getattr(self, key) is None or getattr(self, key) >= 1, f"model.{key}", "at least 1, or absent")
+        rules = self.rules_per_item
+        require(rules is None or rules >= 1, "model.rules_per_item", "at least 1, or absent")
         require(0 <= self.popularity_discount <= 10, "model.popularity_discount", "between 0 and 10")
-        require(self.positions in POSITIONS, "model.positions", f"one of {', '.join(POSITIONS)}")
-        for key, known in (("norm", NORMS), ("activation", ACTIVATIONS)):
-            require(getattr(self, key) in (None, *known), f"model.{key}", f"one of {', '.join(known)}, or absent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NovaRecipe(TransformerRecipe):
-    """NOVA-BERT and its causal twin: what is known of items, and how it is fused with their ids."""
+class NovaRecipe(NovaConfig, TransformerRecipe):
+    """NOVA-BERT and its causal twin, and the columns that say what is known of items."""
 
-    fusion: str = "gate"
-    invasive: bool = False
     categories: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     buckets: int = 10
-    event_dropout: float = 0.1
-    feature_embeddings: bool = False
-    id_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fused."""
         super().__post_init__()
-        require(self.fusion in FUSIONS, "model.fusion", f"one of {', '.join(FUSIONS)}")
         require(self.buckets >= 2, "model.buckets", "at least 2")
-        require(0 <= self.event_dropout <= 1, "model.event_dropout", "between 0 and 1")
-        require(0 <= self.id_dropout < 1, "model.id_dropout", "at least 0 and below 1")
-        described = bool(self.categories or self.numbers) and self.tie_embeddings
-        require(described or not self.id_dropout, "model.id_dropout", "0 without categories or numbers, and untied")
-        require(
-            described or not self.feature_embeddings,
-            "model.feature_embeddings",
-            "false without categories or numbers, and untied",
-        )
         named = (*self.categories, *self.numbers)
+        require(bool(named) or not self.id_dropout, "model.id_dropout", "0 without categories or numbers")
+        require(
+            bool(named) or not self.feature_embeddings,
+            "model.feature_embeddings",
+            "false without categories or numbers",
+        )
         require(len(set(named)) == len(named), "model.categories and model.numbers", "columns named once")
 
 
-DEFAULT = "bert4rec"
-NETWORKS: dict[str, type[NetworkRecipe]] = {
-    "bert4rec": TransformerRecipe,
-    "sasrec": TransformerRecipe,
-    "nova-bert": NovaRecipe,
-    "nova-sasrec": NovaRecipe,
-    "gru4rec": Gru4RecRecipe,
-    "caser": CaserRecipe,
-    "caser-history": CaserRecipe,
-    "fmc": NetworkRecipe,
-    "cbow": NetworkRecipe,
-    "skip-gram": NetworkRecipe,
-    "bpr-mf": NetworkRecipe,
-    "ncf": NetworkRecipe,
-    "fpmc": NetworkRecipe,
-    "transrec": NetworkRecipe,
+_RECIPES: dict[type[NetworkConfig], type[NetworkRecipe]] = {
+    NetworkConfig: NetworkRecipe,
+    Gru4RecConfig: Gru4RecRecipe,
+    CaserConfig: CaserRecipe,
+    Bert4RecConfig: TransformerRecipe,
+    SasrecConfig: TransformerRecipe,
+    NovaBertConfig: NovaRecipe,
+    NovaSasrecConfig: NovaRecipe,
 }
+DEFAULT = "bert4rec"
+NETWORKS = {name: _RECIPES[config] for name, config in CONFIGS.items()}
 BASELINES: dict[str, type[BaselineRecipe]] = {
     "pop": BaselineRecipe,
     "recent-pop": RecentRecipe,

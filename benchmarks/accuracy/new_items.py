@@ -29,6 +29,7 @@ from training.evaluation.ranking import NetworkScorer
 from training.fit.fit import fit
 from training.publish.new_items import add_items
 from training.recipe import Recipe, read_recipe
+from training.runs.networks import load_network
 from training.runs.run import Run
 
 METRICS = ("HR@10", "NDCG@10")
@@ -80,7 +81,7 @@ def _train(recipe: Recipe, log: Log, moment: int, options: argparse.Namespace) -
 
 def _ask(run: Run, log: Log, moment: int, options: argparse.Namespace) -> dict[str, object]:
     """Rank every new item that was met among all of them."""
-    network = run.load_network()
+    network = load_network(run)
     assert isinstance(network, Nova)  # noqa: S101 - other recipes have no new items
     known = read_items(options.items)
     new_ids = [item for item in log.vocabulary.item_ids if item not in run.vocabulary and item in known]

@@ -53,14 +53,14 @@ def open_graphs(network: SequenceNetwork, threads: int) -> dict[str, Run]:
 def open_batches(network: SequenceNetwork, threads: int) -> dict[str, Run]:
     """The published graph on batches of mixed lengths, padded by the longest or as the service cuts them."""
     graph = export_network(network)
-    engine = open_engine(graph, item_count=network.config.item_count, provider="cpu", threads=threads)
+    engine = open_engine(graph, item_count=network.item_count, provider="cpu", threads=threads)
     return {"one run, padded": _open(graph, threads, OUTPUTS), "cut by length": lambda feed: list(engine.rank(feed))}
 
 
 def open_bound(network: SequenceNetwork, threads: int) -> dict[str, Run]:
     """The published graph run as ever, from buffers of the batch's own shape, and in the shapes that a GPU runs."""
     session = _open_session(export_network(network), threads)
-    items, N = network.config.item_count, network.config.max_length
+    items, N = network.item_count, network.config.max_length
     own: dict[Bucket, CudaGraphRunner] = {}
 
     def run_own(feed: Feed) -> list[NDArray[Any]]:

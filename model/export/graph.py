@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from model.contract import bundle
 from model.contract.event_inputs import ABSENT
-from model.contract.golden import golden_to_bytes
+from model.contract.golden import Golden, golden_to_bytes
 from model.contract.manifest import Manifest
 from model.contract.query import INPUTS
 from model.contract.sessions import Sessions
@@ -68,7 +68,7 @@ def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewrit
 
 def choose_scan(network: SequenceNetwork) -> Scan:
     """What is quickest on a CPU (docs/lab/2026-11-21-graph-steps.md) of what the network can be ranked by."""
-    return "int8" if network.config.item_count >= INTEGERS_FROM and network.rules is None else "plain"
+    return "int8" if network.item_count >= INTEGERS_FROM and network.rules is None else "plain"
 
 
 def export_states(states: LastState, *, max_length: int) -> onnx.ModelProto:
@@ -128,11 +128,7 @@ def publish_bundle(
     the network, `event_types` those that the network knows, in the order of their codes. Raises ExportError when the
     graph and PyTorch disagree; then nothing is written.
     """
-    graph = export_network(network, scan=scan)
-    examples = make_golden(network, vocabulary, [vocabulary.decode(history) for history in histories])
-    check_parity(graph, examples, vocabulary, max_length=network.config.max_length, inputs=network.event_inputs)
-    if network.event_inputs:
-        check_events(graph, network, vocabulary, histories, type_count=len(event_types))
+    graph, examples = _export_checked(network, vocabulary, histories, scan=scan, type_count=len(event_types))
     files = {
         bundle.NETWORK: graph,
         bundle.VOCABULARY: vocabulary.to_bytes(),
@@ -166,3 +162,20 @@ def publish_bundle(
     folder = bundle.write_bundle(root, manifest, files)
     bundle.point_current(root, manifest.version)
     return folder
+
+
+def _export_checked(
+    network: SequenceNetwork,
+    vocabulary: Vocabulary,
+    histories: Sequence[Sequence[int]],
+    *,
+    scan: Scan | None,
+    type_count: int,
+) -> tuple[bytes, list[Golden]]:
+    """The graph, and PyTorch's answers that it was checked against. Raises ExportError where they disagree."""
+    graph = export_network(network, scan=scan)
+    examples = make_golden(network, vocabulary, [vocabulary.decode(history) for history in histories])
+    check_parity(graph, examples, vocabulary, max_length=network.config.max_length, inputs=network.event_inputs)
+    if network.event_inputs:
+        check_events(graph, network, vocabulary, histories, type_count=type_count)
+    return graph, examples

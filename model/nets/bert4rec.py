@@ -4,20 +4,14 @@ Where the paper's text and the authors' code differ, the code is followed: Layer
 LayerNorm after the head's GELU.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.nets.configs import PaperConfig
 from model.nets.dropout import drop
 from model.nets.network import mark_real
-from model.nets.transformer import Transformer, TransformerConfig, make_norm
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bert4RecConfig(TransformerConfig):
-    """The paper's smallest network for MovieLens: two post-LN layers of equations 1 to 6."""
+from model.nets.transformer import Transformer, make_norm
 
 
 class Bert4Rec(Transformer):
@@ -25,12 +19,12 @@ class Bert4Rec(Transformer):
 
     causal = False
 
-    def __init__(self, config: Bert4RecConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: PaperConfig, item_count: int) -> None:
+        super().__init__(config, item_count)
         self.embedding_norm = make_norm(config)
         self.head = nn.Linear(config.width, config.width)
         self.head_norm = make_norm(config)
-        self.item_bias = nn.Parameter(torch.zeros(config.item_count))
+        self.item_bias = nn.Parameter(torch.zeros(item_count))
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *events: Tensor) -> Tensor:

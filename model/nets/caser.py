@@ -5,51 +5,25 @@ stand; a vertical one weighs the items of the window, one dimension at a time. T
 what they find. `CaserHistory` leaves it out and can be served.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.nets.configs import CaserConfig
 from model.nets.dropout import drop
 from model.nets.network import (
-    NetworkConfig,
     SequenceNetwork,
     UserNetwork,
-    UserNetworkConfig,
     mark_real,
     pick_positions,
     shift_right,
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaserHistoryConfig(NetworkConfig):
-    """The paper's choice for MovieLens."""
-
-    dropout: float = 0.5
-    window: int = 5
-    """L: items that are read."""
-    horizontal_filters: int = 16
-    """Filters of each height."""
-    vertical_filters: int = 4
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that make no network."""
-        super().__post_init__()
-        if min(self.window, self.horizontal_filters, self.vertical_filters) < 1 or not 0 <= self.dropout < 1:
-            raise ValueError("window, horizontal_filters and vertical_filters start at 1, dropout lies in [0, 1)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaserConfig(CaserHistoryConfig, UserNetworkConfig):
-    """The same, and the users."""
-
-
 class _Filters(nn.Module):
     """The convolutions and the layer that joins them, at all positions of a row at once."""
 
-    def __init__(self, config: CaserHistoryConfig) -> None:
+    def __init__(self, config: CaserConfig) -> None:
         super().__init__()
         self.config = config
         self.across = nn.ModuleList(
@@ -77,7 +51,7 @@ def _take_highest(found: Tensor, T: int) -> Tensor:
 
 
 def _read_image(network: "CaserHistory | Caser", item_ids: Tensor, lengths: Tensor) -> Tensor:
-    before = network.items(shift_right(item_ids, lengths, network.config.item_count + 1))
+    before = network.items(shift_right(item_ids, lengths, network.item_count + 1))
     found: Tensor = network.filters(before * mark_real(item_ids, lengths)[:, :, None])
     return found
 
@@ -85,11 +59,11 @@ def _read_image(network: "CaserHistory | Caser", item_ids: Tensor, lengths: Tens
 class CaserHistory(SequenceNetwork):
     """The output of the filters over the last items ranks the next one."""
 
-    config: CaserHistoryConfig
+    config: CaserConfig
 
-    def __init__(self, config: CaserHistoryConfig) -> None:
-        super().__init__(config, tie_embeddings=False)
-        self.item_bias = nn.Parameter(torch.zeros(config.item_count))
+    def __init__(self, config: CaserConfig, item_count: int) -> None:
+        super().__init__(config, item_count, tie_embeddings=False)
+        self.item_bias = nn.Parameter(torch.zeros(item_count))
         self.reset_parameters()
         self.filters = _Filters(config)
 
@@ -104,10 +78,10 @@ class Caser(UserNetwork):
 
     config: CaserConfig
 
-    def __init__(self, config: CaserConfig) -> None:
-        super().__init__(config)
-        self.outputs = nn.Embedding(config.item_count + 2, 2 * config.width)
-        self.item_bias = nn.Parameter(torch.zeros(config.item_count))
+    def __init__(self, config: CaserConfig, item_count: int, user_count: int) -> None:
+        super().__init__(config, item_count, user_count)
+        self.outputs = nn.Embedding(item_count + 2, 2 * config.width)
+        self.item_bias = nn.Parameter(torch.zeros(item_count))
         self.reset_parameters()
         self.filters = _Filters(config)  # drawn by torch's own rule
 

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from model.contract.vocabulary import PAD
+from model.nets.configs import NetworkConfig
 from model.nets.network import (
-    NetworkConfig,
     SequenceNetwork,
     UserNetwork,
-    UserNetworkConfig,
     pick_positions,
     shift_right,
 )
@@ -22,9 +21,9 @@ from model.nets.network import (
 class BprMf(UserNetwork):
     """Matrix factorisation: a user's embedding ranks the items, whatever they did last."""
 
-    def __init__(self, config: UserNetworkConfig) -> None:
-        super().__init__(config)
-        self.item_bias = nn.Parameter(torch.zeros(config.item_count))
+    def __init__(self, config: NetworkConfig, item_count: int, user_count: int) -> None:
+        super().__init__(config, item_count, user_count)
+        self.item_bias = nn.Parameter(torch.zeros(item_count))
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:  # noqa: ARG002 - no item matters
@@ -36,24 +35,24 @@ class BprMf(UserNetwork):
 class Fmc(SequenceNetwork):
     """A factorised Markov chain: two embeddings an item, as the last one and as the next one."""
 
-    def __init__(self, config: NetworkConfig) -> None:
-        super().__init__(config, tie_embeddings=False)
-        self.item_bias = nn.Parameter(torch.zeros(config.item_count))
+    def __init__(self, config: NetworkConfig, item_count: int) -> None:
+        super().__init__(config, item_count, tie_embeddings=False)
+        self.item_bias = nn.Parameter(torch.zeros(item_count))
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
         """The embeddings of the items before each place (B, T or Q, D)."""
-        states: Tensor = self.items(shift_right(item_ids, lengths, self.config.item_count + 1))
+        states: Tensor = self.items(shift_right(item_ids, lengths, self.item_count + 1))
         return states if at is None else pick_positions(states, at)
 
 
 class Fpmc(UserNetwork):
     """Matrix factorisation and factorised Markov chain side by side: S = 2 D."""
 
-    def __init__(self, config: UserNetworkConfig) -> None:
-        super().__init__(config)
-        self.outputs = nn.Embedding(config.item_count + 2, 2 * config.width)
-        self.item_bias = nn.Parameter(torch.zeros(config.item_count))
+    def __init__(self, config: NetworkConfig, item_count: int, user_count: int) -> None:
+        super().__init__(config, item_count, user_count)
+        self.outputs = nn.Embedding(item_count + 2, 2 * config.width)
+        self.item_bias = nn.Parameter(torch.zeros(item_count))
         self.reset_parameters()
 
     @property
@@ -63,7 +62,7 @@ class Fpmc(UserNetwork):
 
     def encode(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:
         """The user's embedding and that of the item before each place (B, T, 2 D)."""
-        last = self.items(shift_right(item_ids, lengths, self.config.item_count + 1))
+        last = self.items(shift_right(item_ids, lengths, self.item_count + 1))
         return torch.cat([self.users(users)[:, None].expand_as(last), last], dim=-1)
 
 
@@ -73,10 +72,10 @@ class TransRec(UserNetwork):
     -|q - i|^2 = 2 <q, i> - |i|^2 - |q|^2, and the last term is the same for all items.
     """
 
-    def __init__(self, config: UserNetworkConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: NetworkConfig, item_count: int, user_count: int) -> None:
+        super().__init__(config, item_count, user_count)
         self.translation = nn.Parameter(torch.zeros(1, config.width))
-        self.popularity = nn.Parameter(torch.zeros(config.item_count))
+        self.popularity = nn.Parameter(torch.zeros(item_count))
         self.reset_parameters()
         nn.init.zeros_(self.users.weight)  # so that a user who is hardly known moves as all do
 
@@ -101,7 +100,7 @@ class TransRec(UserNetwork):
 
     def encode(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:
         """Twice the point to which the user has moved from the item before each place (B, T, D)."""
-        last = _confine(self.items(shift_right(item_ids, lengths, self.config.item_count + 1)))
+        last = _confine(self.items(shift_right(item_ids, lengths, self.item_count + 1)))
         moved: Tensor = 2 * (last + self.translation + self.users(users)[:, None])
         return moved
 

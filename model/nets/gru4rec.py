@@ -5,30 +5,14 @@ to the right and [mask] stands in front, so that the state at a place has read [
 Rows are moved to the left edge while they are read, since a recurrent network would read padding before them.
 """
 
-from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from model.nets.configs import Gru4RecConfig
 from model.nets.dropout import drop
-from model.nets.network import NetworkConfig, SequenceNetwork, pick_positions, shift_right
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gru4RecConfig(NetworkConfig):
-    """One layer was best in the paper; its tables are not tied, those of its later versions are."""
-
-    layers: int = 1
-    dropout: float = 0.1
-    tie_embeddings: bool = True
-    """Whether items that are read and items that are ranked share their embeddings."""
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that make no network."""
-        super().__post_init__()
-        if self.layers < 1 or not 0 <= self.dropout < 1:
-            raise ValueError("layers starts at 1, dropout lies in [0, 1)")
+from model.nets.network import SequenceNetwork, pick_positions, shift_right
 
 
 class Gru4Rec(SequenceNetwork):
@@ -36,18 +20,18 @@ class Gru4Rec(SequenceNetwork):
 
     config: Gru4RecConfig
 
-    def __init__(self, config: Gru4RecConfig) -> None:
-        super().__init__(config, tie_embeddings=config.tie_embeddings)
+    def __init__(self, config: Gru4RecConfig, item_count: int) -> None:
+        super().__init__(config, item_count, tie_embeddings=config.tie_embeddings)
         between = config.dropout if config.layers > 1 else 0.0
         self.gru = nn.GRU(config.width, config.width, config.layers, batch_first=True, dropout=between)
-        self.item_bias = nn.Parameter(torch.zeros(config.item_count))
+        self.item_bias = nn.Parameter(torch.zeros(item_count))
         self.reset_parameters()
         self.gru.reset_parameters()  # 0.02 is for embeddings: recurrent weights this small forget at once
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, lengths (B), positions (B, Q) or none. Returns (B, T or Q, D)."""
         T = item_ids.shape[1]
-        before = shift_right(item_ids, lengths, self.config.item_count + 1)
+        before = shift_right(item_ids, lengths, self.item_count + 1)
         column = torch.arange(T, device=item_ids.device)
         padding = column[-1] + 1 - lengths.long()[:, None]
         left = before.gather(1, torch.minimum(column + padding, column[-1]))  # what follows the history repeats its end

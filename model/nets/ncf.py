@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.contract.vocabulary import PAD
-from model.nets.network import UserNetwork, UserNetworkConfig
+from model.nets.configs import NetworkConfig
+from model.nets.network import UserNetwork
 
 _STATES_AT_ONCE = 16
 _CELLS_AT_ONCE = 2**18
@@ -22,15 +23,15 @@ _CELLS_AT_ONCE = 2**18
 class Ncf(UserNetwork):
     """NeuMF: S = 3 D, the user's embeddings for the product (D) and for the MLP (2 D)."""
 
-    def __init__(self, config: UserNetworkConfig) -> None:
-        super().__init__(config)
+    def __init__(self, config: NetworkConfig, item_count: int, user_count: int) -> None:
+        super().__init__(config, item_count, user_count)
         D = config.width
-        self.deep_users = nn.Embedding(config.user_count, 2 * D)
-        self.deep_items = nn.Embedding(config.item_count + 2, 2 * D)
+        self.deep_users = nn.Embedding(user_count, 2 * D)
+        self.deep_items = nn.Embedding(item_count + 2, 2 * D)
         self.from_user, self.from_item = nn.Linear(2 * D, 2 * D), nn.Linear(2 * D, 2 * D, bias=False)
         self.inner = nn.Linear(2 * D, D)
         self.weigh = nn.Linear(2 * D, 1, bias=False)
-        self.register_buffer("item_bias", torch.zeros(config.item_count), persistent=False)  # the paper has none
+        self.register_buffer("item_bias", torch.zeros(item_count), persistent=False)  # the paper has none
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -47,12 +48,12 @@ class Ncf(UserNetwork):
 
     def score_items(self, hidden: Tensor) -> Tensor:
         """Logits of all items, some states (..., S) and some items at a time -> (..., V)."""
-        known = self._read_items(torch.arange(self.config.item_count, device=hidden.device))
+        known = self._read_items(torch.arange(self.item_count, device=hidden.device))
         items_at_once = max(1, _CELLS_AT_ONCE // (2 * self.config.width * _STATES_AT_ONCE))
         parts = list(zip(*(torch.split(part, items_at_once) for part in known), strict=True))
         states = torch.split(hidden.flatten(0, -2), _STATES_AT_ONCE)
         rows = [torch.cat([self._score(some, *part) for part in parts], dim=1) for some in states]
-        return torch.cat(rows).view(*hidden.shape[:-1], self.config.item_count)
+        return torch.cat(rows).view(*hidden.shape[:-1], self.item_count)
 
     def score_columns(self, read: Tensor, columns: Tensor) -> Tensor:
         """Logits of some items: states (M, S), columns (K) for all rows or (M, K), a row's own -> (M, K)."""

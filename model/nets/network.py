@@ -5,7 +5,6 @@ M rows to score, Q positions in a row. Item tables have V + 2 rows: PAD, items 1
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -13,26 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.contract.vocabulary import PAD
+from model.nets.configs import NetworkConfig
 from model.nets.rules import SequentialRules
 
 _WORTH_ALL = 64
 """Items for each one that is wanted, up to which scoring all of them and picking is quicker than looking rows up."""
 _FEW = 8
 """Items of a state's own for which a batched product is slower than products added up, twice as slow for one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkConfig:
-    """Sizes that all networks have."""
-
-    item_count: int
-    max_length: int = 200
-    width: int = 64
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that make no network."""
-        if min(self.item_count, self.width) < 1 or self.max_length < 2:
-            raise ValueError("item_count and width start at 1, max_length at 2")
 
 
 class Network(nn.Module, ABC):
@@ -43,10 +29,12 @@ class Network(nn.Module, ABC):
     item_bias: Tensor
     """(V), added to the scores."""
 
-    def __init__(self, config: NetworkConfig) -> None:
+    def __init__(self, config: NetworkConfig, item_count: int) -> None:
         super().__init__()
-        self.config = config
-        self.items = nn.Embedding(config.item_count + 2, config.width)
+        if item_count < 1:
+            raise ValueError("item_count must be at least 1")
+        self.config, self.item_count = config, item_count
+        self.items = nn.Embedding(item_count + 2, config.width)
 
     def reset_parameters(self) -> None:
         """Draw weights from a normal of deviation 0.02 cut at 0.02 (Sun et al. 2019, section 4.3), biases 0."""
@@ -88,7 +76,7 @@ class Network(nn.Module, ABC):
 
     def score_columns(self, read: Tensor, columns: Tensor) -> Tensor:
         """Logits of some items: what `read_head` gives (M, S), columns (K) for all rows or (M, K) -> (M, K)."""
-        if columns.dim() == 2 and self.config.item_count <= _WORTH_ALL * columns.shape[1]:
+        if columns.dim() == 2 and self.item_count <= _WORTH_ALL * columns.shape[1]:
             return F.linear(read, self.table, self.item_bias).gather(1, columns)
         rows = self.pick_rows(columns)
         products = read @ rows.t() if columns.dim() == 1 else _multiply_own(read, rows)
@@ -113,12 +101,12 @@ class SequenceNetwork(Network):
     rules: SequentialRules | None
     """Added to the scores of `forward` once they are counted; training knows nothing of them."""
 
-    def __init__(self, config: NetworkConfig, *, tie_embeddings: bool) -> None:
-        super().__init__(config)
+    def __init__(self, config: NetworkConfig, item_count: int, *, tie_embeddings: bool) -> None:
+        super().__init__(config, item_count)
         self.rules = None
         self.tie_embeddings = tie_embeddings
         if not tie_embeddings:
-            self.outputs = nn.Embedding(config.item_count + 2, config.width)
+            self.outputs = nn.Embedding(item_count + 2, config.width)
 
     @property
     def rows(self) -> Tensor:
@@ -139,21 +127,12 @@ class SequenceNetwork(Network):
         return scores if self.rules is None else scores + self.rules(item_ids)[:, PAD + 1 : -1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class UserNetworkConfig(NetworkConfig):
-    """Sizes of a network that has something for each user of a log."""
-
-    user_count: int
-
-
 class UserNetwork(Network):
     """Ranks for the users of its log alone, whom it knows by number: it is evaluated offline and cannot be served."""
 
-    config: UserNetworkConfig
-
-    def __init__(self, config: UserNetworkConfig) -> None:
-        super().__init__(config)
-        self.users = nn.Embedding(config.user_count, config.width)
+    def __init__(self, config: NetworkConfig, item_count: int, user_count: int) -> None:
+        super().__init__(config, item_count)
+        self.users = nn.Embedding(user_count, config.width)
 
     @abstractmethod
     def encode(self, item_ids: Tensor, lengths: Tensor, users: Tensor) -> Tensor:

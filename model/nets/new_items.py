@@ -23,14 +23,14 @@ def extend(network: Nova, larger: Nova, positions: Tensor) -> Nova:
     state.pop("item_bias", None)
     larger.load_state_dict(state, strict=False)
     larger.feature_embeddings = network.feature_embeddings
-    every = torch.arange(larger.config.item_count + 2)
+    every = torch.arange(larger.item_count + 2)
     larger.items.weight.copy_(larger.embed_features(every))
     moved = torch.cat([torch.tensor([PAD]), positions, every[-1:]])  # [mask] stays behind the last item
     larger.items.weight[moved] = rows
     larger.item_bias.fill_(network.item_bias.mean())
     larger.item_bias[positions - 1] = network.item_bias
     if network.rules is not None:
-        larger.rules = _extend_rules(network.rules, larger.config.item_count, moved)
+        larger.rules = _extend_rules(network.rules, larger.item_count, moved)
     return larger.eval()
 
 

@@ -13,56 +13,20 @@ that all of them begin as large as the items; a fusor belongs to its layer.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.contract.vocabulary import PAD
-from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.bert4rec import Bert4Rec
+from model.nets.configs import NovaBertConfig, NovaSasrecConfig
 from model.nets.dropout import drop
 from model.nets.features import SideInformation
-from model.nets.sasrec import Sasrec, SasrecConfig
-from model.nets.transformer import Layer, Side, Transformer, TransformerConfig, make_norm
+from model.nets.sasrec import Sasrec
+from model.nets.transformer import Layer, Side, Transformer, make_norm
 
-FUSIONS = ("add", "concat", "gate")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NovaConfig(TransformerConfig):
-    """Switches of the paper's table 4, over those of the network that is given side information."""
-
-    fusion: str = "gate"
-    invasive: bool = False
-    event_dropout: float = 0.1
-    """The share of histories trained without what is known of their events, so that answers do without it, too."""
-    feature_embeddings: bool = False
-    """Whether the row of an item, read and ranked, is its own plus a sum of what is known of it."""
-    id_dropout: float = 0.0
-    """The share of items that a step ranks by their features alone, so that items without a row of their own can be."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be fused."""
-        super().__post_init__()
-        if self.fusion not in FUSIONS:
-            raise ValueError(f"fusion is one of {', '.join(FUSIONS)}")
-        if not 0 <= self.event_dropout <= 1:
-            raise ValueError("event_dropout lies in [0, 1]")
-        if not 0 <= self.id_dropout < 1:
-            raise ValueError("id_dropout lies in [0, 1)")
-        if (self.id_dropout or self.feature_embeddings) and not self.tie_embeddings:
-            raise ValueError("id_dropout and feature_embeddings need tie_embeddings")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NovaBertConfig(Bert4RecConfig, NovaConfig):
-    """NOVA on BERT4Rec: the paper's own."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NovaSasrecConfig(SasrecConfig, NovaConfig):
-    """NOVA on SASRec: its causal twin."""
+_Config = NovaBertConfig | NovaSasrecConfig
 
 
 class Fusor(nn.Module):
@@ -90,7 +54,7 @@ class Fusor(nn.Module):
 class NovaLayer(Layer):
     """A layer whose queries and keys are made of its input fused with the side information."""
 
-    def __init__(self, config: NovaConfig, vectors: int) -> None:
+    def __init__(self, config: _Config, vectors: int) -> None:
         super().__init__(config)
         self.fuse = Fusor(config.fusion, vectors, config.width)
 
@@ -103,12 +67,12 @@ class NovaLayer(Layer):
 class Nova(Transformer):
     """Gives a transformer side information of items, of events, or of both. Goes before it in the order of bases."""
 
-    config: NovaConfig
+    config: _Config
 
-    def __init__(self, config: NovaConfig, side: SideInformation) -> None:
+    def __init__(self, config: _Config, item_count: int, side: SideInformation) -> None:
         self.vectors = 1 + (config.positions == "learned") + len(side.items) + len(side.events)
         self.event_inputs = tuple(side.events)
-        super().__init__(config)
+        super().__init__(config, item_count)
         self.columns, self.readers = side.make_columns(config.width), side.make_readers(config.width)
         self.side_norms = nn.ModuleList(make_norm(config) for _ in range(self.vectors - 1))
         if config.invasive:
@@ -169,7 +133,7 @@ class Nova(Transformer):
     def _describe(self, item_ids: Tensor, events: Sequence[Tensor]) -> list[Tensor]:
         """Side vectors (B or 1, T, D) of item_ids (B, T): none at PAD and [mask], whatever the inputs are."""
         raw = [column(item_ids) for column in self.columns]
-        shown = (item_ids != PAD) & (item_ids != self.config.item_count + 1)
+        shown = (item_ids != PAD) & (item_ids != self.item_count + 1)
         if self.training and events:
             shown = shown & (torch.rand_like(shown[:, :1], dtype=torch.float32) >= self.config.event_dropout)
         features = events or [torch.zeros_like(item_ids)] * len(self.readers)

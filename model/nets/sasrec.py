@@ -7,39 +7,29 @@ window trains all its places at once, the last place answers when serving, and a
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from model.nets.configs import PaperConfig
 from model.nets.dropout import drop
 from model.nets.network import mark_real, shift_right
-from model.nets.transformer import Transformer, TransformerConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class SasrecConfig(TransformerConfig):
-    """The paper's network: pre-LN (section III.C), a feed-forward network of width D with ReLU (equation 4)."""
-
-    heads: int = 1
-    norm: str = "pre"
-    inner_factor: int = 1
-    activation: str = "relu"
+from model.nets.transformer import Transformer
 
 
 class Sasrec(Transformer):
     """Causal encoder; the state at a place ranks the items for it by what came before: r_t = F_t M^T."""
 
-    def __init__(self, config: SasrecConfig) -> None:
-        super().__init__(config)
-        self.register_buffer("item_bias", torch.zeros(config.item_count), persistent=False)  # F M^T has none
+    def __init__(self, config: PaperConfig, item_count: int) -> None:
+        super().__init__(config, item_count)
+        self.register_buffer("item_bias", torch.zeros(item_count), persistent=False)  # F M^T has none
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *events: Tensor) -> Tensor:
         """Take right-aligned item_ids (B, T), T <= N, lengths (B), positions (B, Q) or none. Returns (B, T or Q, D)."""
         T = item_ids.shape[1]
         column = torch.arange(T, device=item_ids.device)
-        before = shift_right(item_ids, lengths, self.config.item_count + 1)
+        before = shift_right(item_ids, lengths, self.item_count + 1)
         earlier = (features.roll(1, dims=1) for features in events)  # the network hides what is beside [mask]
         x, side = self.place(self.read_items(before) * math.sqrt(self.config.width), before, *earlier)
         past = (column[:, None] >= column) & mark_real(item_ids, lengths)[:, None, :]

@@ -3,56 +3,19 @@
 Positions count back from the newest token (model/contract/sequence.py).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.nets.attention import attend, weigh
+from model.nets.configs import PaperConfig
 from model.nets.dropout import drop
-from model.nets.network import NetworkConfig, SequenceNetwork, pick_positions
+from model.nets.network import SequenceNetwork, pick_positions
 
-POSITIONS = ("learned", "relative", "none")
-NORMS = ("post", "pre", "none")
 Side = Sequence[Tensor]
 """Side inputs: vectors (B or 1, T, D) for the tokens, one for each kind of side information."""
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}  # GELU(x) = x Phi(x), exactly
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerConfig(NetworkConfig):
-    """Sizes and switches of a network; the ablations of Sun et al. 2019 (table 5) are switches."""
-
-    layers: int = 2
-    heads: int = 2
-    dropout: float = 0.1
-    tie_embeddings: bool = True
-    """Whether items that are read and items that are ranked share their embeddings."""
-    attention_dropout: float | None = None
-    """Of attention weights; None: as `dropout`."""
-    positions: str = "learned"
-    """`relative`: each layer and head adds to a query's product with a key a number learned for their distance."""
-    norm: str = "post"
-    residual: bool = True
-    feed_forward: bool = True
-    inner_factor: int = 4
-    """Inner width of the feed-forward network over D."""
-    activation: str = "gelu"
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that do not fit together."""
-        super().__post_init__()
-        if min(self.layers, self.heads, self.inner_factor) < 1:
-            raise ValueError("layers, heads and inner_factor start at 1")
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-        if not all(0 <= share < 1 for share in (self.dropout, self.attention_dropout or 0.0)):
-            raise ValueError("dropout and attention_dropout lie in [0, 1)")
-        for key, known in (("positions", POSITIONS), ("norm", NORMS), ("activation", tuple(ACTIVATIONS))):
-            if getattr(self, key) not in known:
-                raise ValueError(f"{key} is one of {', '.join(known)}")
 
 
 class Layer(nn.Module):
@@ -61,7 +24,7 @@ class Layer(nn.Module):
     Post-LN: x' = LN(x + Drop(f(x))); pre-LN: x' = x + Drop(f(LN(x))).
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: PaperConfig) -> None:
         super().__init__()
         self.config = config
         self.attention_dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
@@ -149,7 +112,7 @@ class Layer(nn.Module):
         return x.view(B, T, columns // D, H, D // H).permute(2, 0, 3, 1, 4)
 
     def _feed(self, x: Tensor) -> Tensor:
-        activate = ACTIVATIONS[self.config.activation]
+        activate = F.gelu if self.config.activation == "gelu" else F.relu  # GELU(x) = x Phi(x), exactly
         out: Tensor = self.outer(activate(self.inner(x)))
         return out
 
@@ -162,10 +125,10 @@ class Layer(nn.Module):
 class Transformer(SequenceNetwork):
     """Layers of self-attention over a history."""
 
-    config: TransformerConfig
+    config: PaperConfig
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config, tie_embeddings=config.tie_embeddings)
+    def __init__(self, config: PaperConfig, item_count: int) -> None:
+        super().__init__(config, item_count, tie_embeddings=config.tie_embeddings)
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.empty(config.max_length, config.width))
         self.layers = nn.ModuleList(self.make_layer() for _ in range(config.layers))
@@ -214,6 +177,6 @@ class Transformer(SequenceNetwork):
         return weights
 
 
-def make_norm(config: TransformerConfig) -> nn.Module:
+def make_norm(config: PaperConfig) -> nn.Module:
     """LayerNorm, or nothing in a network without norms."""
     return nn.Identity() if config.norm == "none" else nn.LayerNorm(config.width)

@@ -8,7 +8,8 @@ predicts it, drawn anew for each place. Answers take the mean.
 import torch
 from torch import Tensor, nn
 
-from model.nets.network import NetworkConfig, SequenceNetwork, mark_real
+from model.nets.configs import NetworkConfig
+from model.nets.network import SequenceNetwork, mark_real
 
 
 class Cbow(SequenceNetwork):
@@ -16,9 +17,9 @@ class Cbow(SequenceNetwork):
 
     causal = False
 
-    def __init__(self, config: NetworkConfig) -> None:
-        super().__init__(config, tie_embeddings=False)
-        self.item_bias = nn.Parameter(torch.zeros(config.item_count))
+    def __init__(self, config: NetworkConfig, item_count: int) -> None:
+        super().__init__(config, item_count, tie_embeddings=False)
+        self.item_bias = nn.Parameter(torch.zeros(item_count))
         self.reset_parameters()
 
     def encode(self, item_ids: Tensor, lengths: Tensor, at: Tensor | None = None, *_: Tensor) -> Tensor:
@@ -27,7 +28,7 @@ class Cbow(SequenceNetwork):
         A window without any other item takes the embedding of [mask].
         """
         real = mark_real(item_ids, lengths)
-        shown = real & (item_ids != self.config.item_count + 1)
+        shown = real & (item_ids != self.item_count + 1)
         shown = shown | (real & ~shown.any(dim=1, keepdim=True))
         return self._mix(item_ids, shown, item_ids if at is None else at)
 

@@ -8,6 +8,7 @@ from model.contract.event_inputs import Events, encode_events
 from model.contract.query import Question, stack_questions
 from training.cli import main
 from training.runs.checkpoint import save_weights
+from training.runs.networks import load_network
 from training.runs.run import Run
 
 TYPES, NOW_MS = ("view", "click", "cart", "purchase"), 1_763_719_498_123
@@ -31,7 +32,7 @@ def run(tmp_path):
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
     assert main(["fit", "demo", "--data", str(log), "--out", str(tmp_path / "run"), *settings]) == 0
     run = Run.open(tmp_path / "run")
-    network = run.load_network()
+    network = load_network(run)
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -42,7 +43,7 @@ def run(tmp_path):
 
 def rank(run, items, events):
     """PyTorch's scores by item id."""
-    network, vocabulary = run.load_network(), run.vocabulary
+    network, vocabulary = load_network(run), run.vocabulary
     history = vocabulary.encode(items)
     told = None if events is None else encode_events(events, run.event_features.event_types)
     feed = stack_questions(

@@ -47,9 +47,7 @@ def ask():
     """A function: network, item-index histories and, where it knows them, their users -> scores (B, V)."""
 
     def ask(network, *histories, users=None):
-        given = encode_histories(
-            histories, max_length=network.config.max_length, mask_index=network.config.item_count + 1
-        )
+        given = encode_histories(histories, max_length=network.config.max_length, mask_index=network.item_count + 1)
         with torch.inference_mode():
             return network(*map(torch.from_numpy, given), *([] if users is None else [torch.tensor(users)]))
 

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from model.contract.bundle import Bundle, read_bundle
-from training import errors
+from training import old_names
 from training.arguments import make_parser
 from training.cli import main
 from training.runs.run import Run
@@ -551,7 +551,7 @@ def test_help_is_instant_and_needs_no_torch():
 
 def test_the_old_name_of_item_scoring_is_announced(capsys, monkeypatch):
     """`publish --scan` still works, and says once what the option is called now."""
-    monkeypatch.setattr(errors, "_announced", set())
+    monkeypatch.setattr(old_names, "_announced", set())
     for option, lines in (("--item-scoring", 0), ("--scan", 1), ("--scan", 0)):
         assert make_parser().parse_args(["publish", "run", "--out", "out", option, "int8"]).item_scoring == "int8"
         assert capsys.readouterr().err.count("--scan is now --item-scoring") == lines

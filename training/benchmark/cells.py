@@ -27,8 +27,9 @@ from training.errors import InputError
 from training.evaluation.metrics import measure_ranks
 from training.evaluation.results import SHOWN
 from training.json_files import write_json
+from training.old_names import OLD_KEYS
 from training.recipe import DataRecipe, Recipe, make_recipe
-from training.recipe_models import OLD_KEYS, BaselineRecipe, CaserRecipe, TransformerRecipe
+from training.recipe_models import BaselineRecipe, CaserRecipe, TransformerRecipe
 from training.runs.documents import METRIC, parse
 
 Document = dict[str, Any]
@@ -129,7 +130,7 @@ def name_kind(recipe: Recipe) -> str:
         return "counter"  # the word of stored cells and tables
     if isinstance(recipe.model, TransformerRecipe):
         return TRANSFORMERS[recipe.rules_per_item is not None]
-    return "user" if issubclass(NETWORKS[recipe.model.name][0], UserNetwork) else "sequence"
+    return "user" if issubclass(NETWORKS[recipe.model.name], UserNetwork) else "sequence"
 
 
 def _read_recipe(document: Document) -> Recipe:

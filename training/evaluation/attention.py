@@ -67,7 +67,7 @@ def measure_attention(network: Network, histories: Histories) -> AttentionMap:
 @torch.inference_mode()
 def _add_up(network: Transformer, histories: Histories, K: int) -> NDArray[np.float64]:
     config, device = network.config, network.item_bias.device
-    item_ids, lengths = histories.query_next(max_length=config.max_length, mask_index=config.item_count + 1)
+    item_ids, lengths = histories.query_next(max_length=config.max_length, mask_index=network.item_count + 1)
     network.eval()
     layers = network.weigh(torch.from_numpy(item_ids).to(device), torch.from_numpy(lengths).to(device))
     sums = torch.stack([layer[:, :, -K:, -K:].double().sum(dim=0) for layer in layers])

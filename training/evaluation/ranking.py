@@ -45,7 +45,7 @@ class NetworkScorer:
         if isinstance(network, UserNetwork) and log is None:
             raise ValueError("a network of users wants to know the log")
         self.network = network
-        self.item_count = network.config.item_count
+        self.item_count = network.item_count
         self._log = log if isinstance(network, UserNetwork) else None
         self._events = events
 
@@ -54,7 +54,7 @@ class NetworkScorer:
         """Scores of all items (B, V), on the network's device."""
         config = self.network.config
         given: list[NDArray[Any]] = [
-            *histories.query_next(max_length=config.max_length, mask_index=config.item_count + 1)
+            *histories.query_next(max_length=config.max_length, mask_index=self.item_count + 1)
         ]
         if self._log is not None:
             given.append(self._log.find_owners(histories))

@@ -43,6 +43,7 @@ from training.recipe import DataRecipe, Recipe
 from training.recipe_models import BASELINES, BaselineRecipe, TransformerRecipe
 from training.runs.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from training.runs.evaluate import cut, make_scorer, name_protocol, print_note
+from training.runs.networks import load_network, make_network
 from training.runs.progress import Epoch, Progress
 from training.runs.run import Run
 
@@ -135,15 +136,12 @@ def _check_same(run: Run, recipe: Recipe, log: Log) -> bool:
 def _train(run: Run, log: Log, split: Split, stop: Callable[[], bool], processes: Processes) -> Progress:
     recipe, device = run.recipe.train, choose_device(run.recipe.train.device)
     torch.manual_seed(recipe.seed)
-    network = run.make_network().to(device)
+    network = make_network(run).to(device)
     optimizer = make_optimizer(network, recipe)
     fresh = processes.broadcast(lambda: not run.checkpoint.exists())
     if fresh and recipe.item_init == "ppmi":
-        config = network.config
-        add_item_vectors(
-            network,
-            processes.broadcast(lambda: factorise_items(split.train, config.item_count, config.width, recipe.seed)),
-        )
+        count, width = network.item_count, network.config.width
+        add_item_vectors(network, processes.broadcast(lambda: factorise_items(split.train, count, width, recipe.seed)))
     progress = Progress() if fresh else load_checkpoint(run.checkpoint, network, optimizer)
     if progress.epoch and not progress.step:  # between two epochs, or behind the last one: the length may have changed
         progress.finished = find_end(recipe, progress)
@@ -152,7 +150,7 @@ def _train(run: Run, log: Log, split: Split, stop: Callable[[], bool], processes
         split.train,
         recipe,
         max_length=network.config.max_length,
-        item_count=network.config.item_count,
+        item_count=network.item_count,
         causal=network.causal,
         events=events,
     )
@@ -202,7 +200,7 @@ def _conclude(run: Run, log: Log, split: Split, progress: Progress, baselines: S
     begun = time.monotonic()
     scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
     if rules is not None:
-        scorers[run.recipe.model.name] = NetworkScorer(run.load_network(alone=True), events=run.encode_events(log))
+        scorers[run.recipe.model.name] = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
     if isinstance(run.recipe.model, BaselineRecipe):
         progress.seconds = time.monotonic() - begun
     for baseline in baselines:
@@ -234,7 +232,7 @@ def _conclude(run: Run, log: Log, split: Split, progress: Progress, baselines: S
 
 def _add_rules(run: Run, log: Log, split: Split, most: int) -> dict[str, Any]:
     """Count rules in the training histories, choose their strength on the validation questions, and keep them."""
-    scorer = NetworkScorer(run.load_network(alone=True), events=run.encode_events(log))
+    scorer = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
     recipe = run.recipe.train
     rules = learn_rules(split.train, len(run.vocabulary), most).to(scorer.network.item_bias.device)
     tried = try_rule_weights(scorer, rules, _choose_users(split.validation, recipe.validation_users, recipe.seed))
@@ -250,7 +248,7 @@ def _draw(run: Run, progress: Progress, histories: Histories) -> None:
     if progress.epoch:
         write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch, run.recipe))
     if isinstance(run.recipe.model, TransformerRecipe):
-        _draw_attention(run, run.load_network(alone=True), histories)
+        _draw_attention(run, load_network(run, alone=True), histories)
 
 
 def _draw_attention(run: Run, network: Network, histories: Histories) -> None:

@@ -46,7 +46,7 @@ def measure_loss(network: Network, batch: Batch, device: torch.device, recipe: T
     negative = network.score_columns(read, negatives).masked_fill(negatives == targets[:, None], -torch.inf)
     match recipe.loss:
         case "gbce":
-            beta = calibrate(negative.shape[1], network.config.item_count, recipe.gbce_t)
+            beta = calibrate(negative.shape[1], network.item_count, recipe.gbce_t)
             losses = calibrated_cross_entropy(positive, negative, beta)
         case "bpr":
             losses = pairwise_ranking(positive, negative)

@@ -17,13 +17,13 @@ RULE_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0)
 @torch.inference_mode()
 def try_rule_weights(scorer: NetworkScorer, rules: SequentialRules, questions: Questions) -> dict[float, float]:
     """NDCG@10 over validation questions by rule weight. The network, without rules, scores each question once."""
-    config = scorer.network.config
+    network, max_length = scorer.network, scorer.network.config.max_length
     totals = dict.fromkeys(RULE_WEIGHTS, 0.0)
     with show_batches("questions", len(questions)) as answered:
-        for rows in split_rows(questions, config.item_count):
+        for rows in split_rows(questions, network.item_count):
             batch = questions.select(rows)
             alone = scorer.score(batch.histories)
-            item_ids, _ = batch.histories.query_next(max_length=config.max_length, mask_index=config.item_count + 1)
+            item_ids, _ = batch.histories.query_next(max_length=max_length, mask_index=network.item_count + 1)
             lift = rules.lift(torch.from_numpy(item_ids).to(alone.device))[:, 1:-1]
             for rule_weight in RULE_WEIGHTS:
                 greater, ties, _ = rank_batch(alone + rule_weight * lift, batch)

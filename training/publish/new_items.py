@@ -8,6 +8,7 @@ from model.contract.vocabulary import Vocabulary, is_valid_id
 from model.nets.new_items import extend
 from model.nets.nova import Nova
 from training.errors import DataError
+from training.runs.networks import make_network
 from training.runs.run import Run
 
 
@@ -29,7 +30,7 @@ def add_items(run: Run, network: Nova, metadata: Mapping[str, Mapping[str, objec
     if not known:
         return network, run.vocabulary
     vocabulary = Vocabulary.from_items((*run.vocabulary.item_ids, *known))
-    larger = run.make_network(vocabulary, {**(run.read_metadata() or {}), **{item: metadata[item] for item in known}})
+    larger = make_network(run, vocabulary, {**(run.read_metadata() or {}), **{item: metadata[item] for item in known}})
     assert isinstance(larger, Nova)  # noqa: S101 - as the smaller one is
     positions = torch.from_numpy(vocabulary.encode(run.vocabulary.item_ids)).long()
     return extend(network.cpu(), larger, positions), vocabulary

@@ -20,6 +20,7 @@ from training.data.reader import read_log
 from training.errors import RunError, TrainingError
 from training.publish.new_items import add_items
 from training.recipe import DataRecipe
+from training.runs.networks import load_network
 from training.runs.run import Run
 
 
@@ -38,7 +39,7 @@ def publish_run(
     """
     results = run.read_results()
     name = run.recipe.name
-    network = run.load_network()
+    network = load_network(run)
     if not isinstance(network, SequenceNetwork):
         raise RunError(f"{name} ranks only for the users of its training log: it can be evaluated, but not published")
     metadata, vocabulary = run.read_metadata(), run.vocabulary

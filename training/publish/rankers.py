@@ -58,7 +58,7 @@ class GraphRanker:
     def __init__(self, scorer: NetworkScorer) -> None:
         network = scorer.network
         assert isinstance(network, SequenceNetwork)  # noqa: S101 - `choose_ranker` takes no other
-        self._config = network.config
+        self._item_count, self._max_length = network.item_count, network.config.max_length
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
@@ -68,8 +68,8 @@ class GraphRanker:
 
     def rank(self, histories: Histories, k: int) -> Lists:
         """The k best items that a history does not hold. Raises Diverged."""
-        V = self._config.item_count
-        item_ids, lengths = histories.query_next(max_length=self._config.max_length, mask_index=V + 1)
+        V = self._item_count
+        item_ids, lengths = histories.query_next(max_length=self._max_length, mask_index=V + 1)
         feed: dict[str, NDArray[Any]] = {
             "item_ids": item_ids,
             "lengths": lengths,

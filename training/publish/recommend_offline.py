@@ -1,5 +1,6 @@
 """Offline lists: the best unseen items for many users at once."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -74,3 +75,28 @@ def rank_lists(
         },
         schema={"user": pl.String, "rank": pl.Int32, "item": pl.String, "score": pl.Float32},
     )
+
+
+def format_lists(lists: pl.DataFrame) -> str:
+    """A line a recommendation, in columns as wide as the longest ids."""
+    user_width = max((len(user) for user in lists["user"]), default=4)
+    item_width = max((len(item) for item in lists["item"]), default=4)
+    head = f"{'user':<{user_width}}  rank  {'item':<{item_width}}  score"
+    rows = (
+        f"{user:<{user_width}}  {rank:>4}  {item:<{item_width}}  {score:.4f}"
+        for user, rank, item, score in lists.iter_rows()
+    )
+    return "\n".join([head, *rows])
+
+
+def write_lists(lists: pl.DataFrame, path: Path) -> None:
+    """Write a .parquet file, or CSV by any other name: whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        if path.suffix == ".parquet":
+            lists.write_parquet(aside)
+        else:
+            lists.write_csv(aside)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from training.evaluation.protocol import EvaluationTask, Protocol, build_task, f
 from training.evaluation.ranking import NetworkScorer, Scorer, Scores, evaluate_task
 from training.recipe import DataRecipe
 from training.recipe_models import BaselineRecipe
+from training.runs.networks import load_network
 from training.runs.run import Run
 
 
@@ -61,7 +62,7 @@ def make_scorer(run: Run, log: Log, split: Split) -> Scorer:
     if isinstance(model, BaselineRecipe):
         _require_own(run, log, "counts the log again")
         return make_baseline(model, split.train, len(log.vocabulary), log.timestamps_ms)
-    network = run.load_network()
+    network = load_network(run)
     if isinstance(network, UserNetwork):
         _require_own(run, log, "ranks only for the users of its training log")
     return NetworkScorer(network, log.histories, run.encode_events(log))
@@ -81,7 +82,7 @@ def map_attention(run: Run, data: Path, recipe: DataRecipe) -> AttentionMap:
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     if log.dropped:
         print_note(f"{log.dropped} events were left out: {run.path} does not know their items")
-    return measure_attention(run.load_network(alone=True), cut(log, recipe).test.histories)
+    return measure_attention(load_network(run, alone=True), cut(log, recipe).test.histories)
 
 
 def print_note(text: str | None) -> None:

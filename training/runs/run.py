@@ -41,26 +41,18 @@ from model.contract.atomic_files import write_whole
 from model.contract.bundle import decode_counts, encode_counts
 from model.contract.npy import ARRAY_FAULTS
 from model.contract.vocabulary import Vocabulary
-from model.nets.features import SideInformation
-from model.nets.network import Network, SequenceNetwork
-from model.nets.nova import Nova
-from model.nets.registry import make_network
-from model.nets.rules import SequentialRules
-from training.baselines.rules import find_fault, make_rules
 from training.data.event_features import EventFeatures
 from training.data.histories import Histories
 from training.data.interactions import Log
-from training.data.item_features import Column, Metadata, columns_from_json, columns_to_json, encode_items
+from training.data.item_features import Column, Metadata, columns_from_json, columns_to_json
 from training.data.split import count_items
-from training.environment import choose_device, describe_environment
+from training.environment import describe_environment
 from training.errors import RecipeError, RunError
 from training.evaluation.ranking import Ranks
 from training.json_files import write_json
 from training.recipe import Recipe, make_recipe
-from training.recipe_models import TRAINER_KEYS, NetworkRecipe, TransformerRecipe
-from training.runs.checkpoint import load_weights
+from training.recipe_models import NetworkRecipe, TransformerRecipe
 from training.runs.documents import CONFIG, EPOCH, RESULTS, RESULTS_WITH_RULES, parse, require_metrics
-from training.runs.popularity_discount import discount_popularity
 from training.runs.progress import Epoch
 
 _SAMPLES = 32
@@ -106,7 +98,7 @@ class Run:
     def recipe(self) -> Recipe:
         """The resolved recipe."""
         begun = self.config["recipe"]
-        with self._faults("config.json"):
+        with self.reading("config.json"):
             return make_recipe(begun, stored_in=str(self.path))
 
     def discount_popularity(self, discount: float) -> None:
@@ -118,23 +110,27 @@ class Run:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The items that the network knows."""
-        with self._faults("vocabulary.txt"):
+        with self.reading("vocabulary.txt"):
             return Vocabulary.from_bytes((self.path / "vocabulary.txt").read_bytes())
 
     def read_counts(self) -> NDArray[np.int64]:
         """How often each item occurs in the log, its newest events too (V)."""
         return self._read_counts("counts.npy")
 
+    def read_trained_counts(self) -> NDArray[np.int64]:
+        """How often each item occurs in the training events (V)."""
+        return self._read_counts("trained.npy")
+
     def _read_counts(self, name: str) -> NDArray[np.int64]:
         V = len(self.vocabulary)
-        with self._faults(name):
+        with self.reading(name):
             return decode_counts((self.path / name).read_bytes(), V)
 
     def read_samples(self) -> list[list[int]]:
         """Some histories as item indexes, oldest first."""
         samples: list[list[int]] = self._read_json("samples.json")
         vocabulary = self.vocabulary
-        with self._faults("samples.json"):
+        with self.reading("samples.json"):
             for sample in samples:
                 vocabulary.decode(sample)
         return samples
@@ -149,7 +145,7 @@ class Run:
             raise RunError(f"{self.path} is not finished: continue it with `nextitem-train fit ... --resume`")
         shape = RESULTS if self.recipe.rules_per_item is None else RESULTS_WITH_RULES
         results = dict(self._read_json("results.json", shape))
-        with self._faults("results.json"):
+        with self.reading("results.json"):
             require_metrics(results, self.recipe.name)
             datetime.fromisoformat(results["finished_at"])
         return results
@@ -162,7 +158,7 @@ class Run:
 
     def read_ranks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many items scored higher and how many the same, by test question: both (B)."""
-        with self._faults("test_ranks.npz"):
+        with self.reading("test_ranks.npz"):
             content = (self.path / "test_ranks.npz").read_bytes()
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 greater, ties = file["greater"], file["ties"]
@@ -171,22 +167,12 @@ class Run:
                     raise ValueError("not two numbers of at least 0 for each question")
         return greater, ties
 
-    def make_network(self, vocabulary: Vocabulary | None = None, metadata: Metadata | None = None) -> Network:
-        """The untrained network, drawn from torch's generator; for other items than the run's with what they are."""
-        vocabulary = vocabulary or self.vocabulary
-        sizes = asdict(self.recipe.model)
-        for key in TRAINER_KEYS:
-            sizes.pop(key, None)
-        name, users = sizes.pop("name"), self.config["data"]["users"]
-        side = self._read_side(vocabulary, self.read_metadata() or {} if metadata is None else metadata)
-        return make_network(name, item_count=len(vocabulary), user_count=users, side=side, **sizes)
-
     def read_columns(self) -> tuple[Column, ...]:
         """The columns of side information that the network is given, if any."""
         if not (self.path / "features.json").is_file():
             return ()
         document = self._read_json("features.json")
-        with self._faults("features.json"):
+        with self.reading("features.json"):
             return columns_from_json(document)
 
     @cached_property
@@ -195,55 +181,12 @@ class Run:
         if not (self.path / "behaviour.json").is_file():
             return None
         document = self._read_json("behaviour.json", {"edges": {}, "event_types": list})
-        with self._faults("behaviour.json"):
+        with self.reading("behaviour.json"):
             return EventFeatures.from_json(document)
 
     def encode_events(self, log: Log) -> list[NDArray[Any]]:
         """Each input of events that the network reads, flat as the log's items."""
         return [] if self.event_features is None else self.event_features.encode(log)
-
-    def _read_side(self, vocabulary: Vocabulary, metadata: Metadata) -> SideInformation:
-        columns = self.read_columns()
-        with self._faults("metadata.json"):
-            tables = encode_items(columns, metadata, vocabulary)
-        return SideInformation(
-            items=[(torch.from_numpy(table), column.size) for table, column in zip(tables, columns, strict=True)],
-            events={} if self.event_features is None else self.event_features.edges,
-            type_count=0 if self.event_features is None else len(self.event_features.event_types),
-        )
-
-    def load_network(self, *, alone: bool = False) -> Network:
-        """The weights kept so far, popularity discounted, with the recipe's rules unless `alone`, on its device.
-
-        Raises RunError when there are none, or none yet.
-        """
-        if not isinstance(self.recipe.model, NetworkRecipe):
-            raise RunError(f"{self.path} has no network: {self.recipe.model.name} counts a log")
-        if not self.kept.is_file():
-            raise RunError(f"{self.path} has no weights yet: no epoch is complete")
-        network = self.make_network()
-        load_weights(self.kept, network)
-        if isinstance(network, Nova):
-            network.settle()
-        if self.recipe.popularity_discount:
-            discount_popularity(network, self._read_counts("trained.npy"), self.recipe.popularity_discount)
-        if isinstance(network, SequenceNetwork) and self.recipe.rules_per_item is not None and not alone:
-            rules = self._load_rules(self.recipe.rules_per_item)
-            network.rules = rules if rules.strength else None
-        return network.to(choose_device(self.recipe.train.device)).eval()
-
-    def _load_rules(self, most: int) -> SequentialRules:
-        if not self.rules.is_file():
-            raise RunError(
-                f"{self.path} has no rules yet: they are counted when training ends, "
-                "continue it with `nextitem-train fit ... --resume`"
-            )
-        rules = make_rules(len(self.vocabulary), most)
-        load_weights(self.rules, rules)
-        fault = find_fault(rules)
-        if fault is not None:
-            raise RunError(f"{self.rules} is not what a run writes: {fault}")
-        return rules
 
     def start(
         self,
@@ -302,15 +245,16 @@ class Run:
     def read_epochs(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl."""
         path = self.path / "metrics.jsonl"
-        with self._faults(path.name):
+        with self.reading(path.name):
             return [parse(line, EPOCH) for line in path.read_text().splitlines()] if path.exists() else []
 
     def _read_json(self, name: str, shape: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - a document
-        with self._faults(name):
+        with self.reading(name):
             return parse((self.path / name).read_text(), shape)
 
     @contextmanager
-    def _faults(self, name: str) -> Iterator[None]:
+    def reading(self, name: str) -> Iterator[None]:
+        """Raise RunError, naming the file, where it is missing or what is read from it is damaged."""
         try:
             yield
         except FileNotFoundError as error:

@@ -4,7 +4,8 @@ import torch
 
 from benchmarks.training.systems.meter import Entry, run_system
 from benchmarks.training.terms import Material, Terms
-from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.bert4rec import Bert4Rec
+from model.nets.configs import Bert4RecConfig
 from training.evaluation.metrics import PRIMARY_METRIC
 from training.evaluation.ranking import NetworkScorer
 from training.fit.batches import Samples
@@ -33,13 +34,13 @@ def run_trainer(terms: Terms, material: Material, entry: Entry) -> None:
     torch.manual_seed(terms.seed)
     network = Bert4Rec(
         Bert4RecConfig(
-            item_count=material.item_count,
             max_length=terms.max_length,
             width=terms.width,
             layers=terms.layers,
             heads=terms.heads,
             dropout=terms.dropout,
-        )
+        ),
+        material.item_count,
     )
     samples = Samples(material.train, recipe, max_length=terms.max_length, item_count=material.item_count)
     progress = Progress()

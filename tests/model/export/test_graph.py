@@ -171,7 +171,7 @@ def test_whole_catalogue_has_neither_pad_nor_mask(session, vocabulary):
 
 def test_equal_scores_stand_in_the_order_of_ids(network, vocabulary):
     """Items with one and the same embedding and bias tie, and the lower id comes first."""
-    twin = type(network)(network.config)
+    twin = type(network)(network.config, network.item_count)
     twin.load_state_dict(network.state_dict())
     with torch.no_grad():
         twin.rows[1:-1] = twin.rows[1].clone()

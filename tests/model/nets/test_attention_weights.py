@@ -16,7 +16,7 @@ def shown(request, make_small, switches):
     """A network with one switch of the ablations, a padded input for it, and its weights."""
     network = make_small(request.param, **switches)
     item_ids, lengths = map(
-        torch.from_numpy, encode_histories(HISTORIES, max_length=12, mask_index=network.config.item_count + 1)
+        torch.from_numpy, encode_histories(HISTORIES, max_length=12, mask_index=network.item_count + 1)
     )
     with torch.inference_mode():
         return network, item_ids, lengths, network.weigh(item_ids, lengths)

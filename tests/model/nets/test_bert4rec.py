@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from model.contract.sequence import encode_histories
-from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.bert4rec import Bert4Rec
+from model.nets.configs import Bert4RecConfig
 
 
 @pytest.mark.parametrize("length", [0, 1, 5, 11])
@@ -15,7 +16,7 @@ def test_network_is_the_papers_equations(make_small, ask, spell_out, switches, l
     config = network.config
     history = list(range(1, length + 1))
     with torch.inference_mode():
-        x = network.items.weight[[*history, config.item_count + 1]]
+        x = network.items.weight[[*history, network.item_count + 1]]
         if config.positions == "learned":
             x = x + network.positions[config.max_length - len(x) :]
         read = F.gelu(network.head(spell_out(network, network.embedding_norm(x))[-1]))
@@ -44,7 +45,7 @@ def test_what_fills_the_padding_is_never_seen(network):
 
 def test_both_sides_are_seen(network):
     """A masked place in the middle depends on the item after it, which a causal network would not see."""
-    mask = network.config.item_count + 1
+    mask = network.item_count + 1
     lengths = torch.tensor([3])
     with torch.inference_mode():
         one = network.encode(torch.tensor([[5, mask, 6]]), lengths)[0, 1]
@@ -59,12 +60,12 @@ def test_order_matters(network, ask):
 
 def test_one_score_for_each_item(network, ask):
     """(B, V): neither PAD nor MASK has a column."""
-    assert ask(network, [1], [2, 3]).shape == (2, network.config.item_count)
+    assert ask(network, [1], [2, 3]).shape == (2, network.item_count)
 
 
 def test_weights_start_within_the_papers_bounds():
     """Every weight is drawn from [-0.02, 0.02] and biases are zero."""
-    network = Bert4Rec(Bert4RecConfig(item_count=50, width=32))
+    network = Bert4Rec(Bert4RecConfig(width=32), 50)
     for name, parameter in network.named_parameters():
         if parameter.dim() > 1:
             assert 0.015 < parameter.abs().max() <= 0.02 + 1e-6, name
@@ -75,11 +76,17 @@ def test_weights_start_within_the_papers_bounds():
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"width": 30, "heads": 4}, {"item_count": 0}, {"max_length": 1}, {"layers": 0}, {"heads": 0}),
+        *({"width": 30, "heads": 4}, {"max_length": 1}, {"layers": 0}, {"heads": 0}),
         *({"dropout": 1.0}, {"attention_dropout": -0.1}, {"inner_factor": 0}, {"norm": "both"}, {"positions": "odd"}),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(changes):
     """A config that no network can have is refused at once."""
     with pytest.raises(ValueError, match=next(iter(changes))):
-        Bert4RecConfig(**{"item_count": 5, **changes})
+        Bert4RecConfig(**changes)
+
+
+def test_a_network_without_items_is_refused():
+    """The log decides their number, and it has at least one."""
+    with pytest.raises(ValueError, match="item_count must be at least 1"):
+        Bert4Rec(Bert4RecConfig(), 0)

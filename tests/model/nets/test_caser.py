@@ -30,7 +30,7 @@ def test_network_is_the_papers_equations(make_small, ask, name, history):
     """Scores equal filters laid by hand over the last items, the user's embedding beside them where there is one."""
     network = make_small(name, window=SPAN, horizontal_filters=2, vertical_filters=3)
     with torch.inference_mode():
-        state = _find(network, [network.config.item_count + 1, *history])
+        state = _find(network, [network.item_count + 1, *history])
         if name == "caser":
             state = torch.cat([state, network.users.weight[3]])
         expected = network.outputs.weight[1:-1] @ state + network.item_bias

@@ -33,7 +33,7 @@ def _formula(name, network, last, user, item):
 def test_scores_are_the_papers(make_small, ask, name, history):
     """All items score as the formula says, but for a term that is the same for all of them in TransRec."""
     network = make_small(name)
-    last = history[-1] if history else network.config.item_count + 1
+    last = history[-1] if history else network.item_count + 1
     with torch.inference_mode():
         found = _ask(network, ask, history, 4)[0]
         expected = torch.stack([_formula(name, network, last, 4, item) for item in range(1, len(found) + 1)])

@@ -31,7 +31,7 @@ def test_network_is_the_papers_equations(make_small, ask, switches, length):
     history = list(range(1, length + 1))
     table = network.items.weight if network.config.tie_embeddings else network.outputs.weight
     with torch.inference_mode():
-        expected = _run(network, [network.config.item_count + 1, *history])[-1] @ table[1:-1].T + network.item_bias
+        expected = _run(network, [network.item_count + 1, *history])[-1] @ table[1:-1].T + network.item_bias
     torch.testing.assert_close(ask(network, history)[0], expected, atol=1e-4, rtol=1e-4)
 
 

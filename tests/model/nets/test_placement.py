@@ -42,7 +42,7 @@ def test_graphs_can_be_captured(make_small, name, scan, switches):
 def test_rules_beside_a_network_can_be_captured(make_small):
     """Rules are looked up and added on the GPU as well."""
     network = make_small("sasrec")
-    network.rules = SequentialRules(network.config.item_count, 5)
+    network.rules = SequentialRules(network.item_count, 5)
     assert place(export_network(network)).can_be_captured
 
 

@@ -30,7 +30,7 @@ def with_rules(make_small):
 
     def make(name, strength, **switches):
         network = make_small(name, **switches)
-        network.rules = make_random(network.config.item_count, 9, strength)
+        network.rules = make_random(network.item_count, 9, strength)
         return network
 
     return make

@@ -19,7 +19,7 @@ def test_network_is_the_papers_equations(make_small, ask, spell_out, switches, l
     config = network.config
     history = list(range(1, length + 1))
     with torch.inference_mode():
-        x = network.items.weight[[config.item_count + 1, *history]] * math.sqrt(config.width)
+        x = network.items.weight[[network.item_count + 1, *history]] * math.sqrt(config.width)
         if config.positions == "learned":
             x = x + network.positions[config.max_length - len(x) :]
         expected = spell_out(network, x)[-1] @ network.items.weight[1:-1].T

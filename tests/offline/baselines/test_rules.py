@@ -18,6 +18,7 @@ from training.errors import RecipeError
 from training.evaluation.metrics import average
 from training.evaluation.ranking import NetworkScorer, evaluate
 from training.fit.rule_weight import RULE_WEIGHTS, choose_rule_weight, try_rule_weights
+from training.runs.networks import load_network
 from training.runs.run import Run
 
 RECIPE = """
@@ -202,6 +203,6 @@ def test_rules_without_strength_are_not_served(copy):
     """Where validation found no use for rules, the run is the network alone."""
     path = copy / "run" / "rules.safetensors"
     tensors = safetensors.torch.load_file(path)
-    assert Run.open(copy / "run").load_network().rules is not None
+    assert load_network(Run.open(copy / "run")).rules is not None
     safetensors.torch.save_file({**tensors, "strength": torch.zeros(())}, path)
-    assert Run.open(copy / "run").load_network().rules is None
+    assert load_network(Run.open(copy / "run")).rules is None

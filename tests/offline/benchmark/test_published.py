@@ -3,11 +3,13 @@
 import pytest
 
 from training.benchmark.cells import name_kind
-from training.benchmark.published import BEAUTY, BEAUTY_5CORE, ML_1M, RECIPES, SOURCES, compare, find_sources
+from training.benchmark.published import LOGS, RECIPES, SOURCES, compare, find_sources
 from training.benchmark.table import format_markdown
 from training.evaluation.protocol import PROTOCOLS
 from training.recipe import RECIPES as FILES
 from training.recipe import read_recipe
+
+ML_1M, BEAUTY = LOGS["ml-1m"], LOGS["beauty"]
 
 
 def _measure(HR, NDCG, MRR, reach=0.01):
@@ -40,7 +42,7 @@ def test_every_row_is_of_a_recipe_and_a_protocol():
     for source in SOURCES:
         assert source.rows.keys() <= RECIPES.keys(), source.name
         assert source.protocol in PROTOCOLS
-        assert set(source.logs) <= {ML_1M, BEAUTY, BEAUTY_5CORE}
+        assert source.fingerprint in LOGS.values()
         for row in source.rows.values():
             assert all(0 < number < 1 for number in row if number is not None)
             assert row[1] < row[0]

@@ -12,6 +12,7 @@ from training.data.reader import read_log
 from training.data.split import leave_one_out
 from training.errors import DataError, RecipeError
 from training.recipe import DataRecipe, make_recipe
+from training.runs.networks import load_network
 from training.runs.run import Run
 
 TOLD = DataRecipe(event_features=("type", "value", "gap"))
@@ -143,4 +144,4 @@ def test_a_run_that_is_told_of_events_is_published_with_its_types(tmp_path, cycl
     assert bundle.event_types == ("buy", "view")
     (out / "behaviour.json").write_text('{"edges": {"moods": []}, "event_types": []}')
     with pytest.raises(Exception, match=r"behaviour\.json is not what a run writes: an input that no network reads"):
-        Run.open(out).load_network()
+        load_network(Run.open(out))

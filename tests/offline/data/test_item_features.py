@@ -12,6 +12,7 @@ from training.cli import main
 from training.data.item_features import columns_from_json, columns_to_json, encode_items, find_edges, learn_columns
 from training.errors import DataError, RecipeError
 from training.recipe import make_recipe
+from training.runs.networks import load_network
 from training.runs.run import Run
 
 VOCABULARY = Vocabulary(["a", "b", "c", "d"])
@@ -83,10 +84,10 @@ def test_what_cannot_be_learned_is_refused(keys, known, fault, words):
         ({"fusion": "mix"}, r"model\.fusion must be one of add, concat, gate"),
         ({"buckets": 1}, r"model\.buckets must be at least 2"),
         ({"categories": ["a"], "numbers": ["a"]}, "columns named once"),
-        ({"id_dropout": 0.1}, r"model\.id_dropout must be 0 without categories or numbers, and untied"),
+        ({"id_dropout": 0.1}, r"model\.id_dropout must be 0 without categories or numbers"),
         (
             {"feature_embeddings": True},
-            r"model\.feature_embeddings must be false without categories or numbers, and untied",
+            r"model\.feature_embeddings must be false without categories or numbers",
         ),
         ({"id_dropout": 1.0, "numbers": ["a"]}, r"model\.id_dropout must be at least 0 and below 1"),
     ],
@@ -132,7 +133,7 @@ def test_a_run_with_side_information_is_trained_and_published(tmp_path, cycle_cs
     assert main([*fit, "--items", str(items_csv)]) == 0
     run = Run.open(out)
     assert [column.name for column in run.read_columns()] == ["genres", "year"]
-    network = run.load_network()
+    network = load_network(run)
     assert network.columns[0].codes[:3].tolist() == [[0, 0], [2, 1], [1, 0]]  # odd and all, then all
     assert main(["publish", str(out), "--out", str(bundles)]) == 0
     manifest = read_bundle(bundles).manifest
@@ -163,4 +164,4 @@ def test_a_damaged_features_file_is_named(tmp_path, cycle_csv, items_csv):
     assert main(["fit", "demo", "--data", str(cycle_csv), "--items", str(items_csv), "--out", str(out), *SMALL]) == 0
     (out / "features.json").write_text('[{"name": "genres"}]')
     with pytest.raises(Exception, match=r"features\.json is not what a run writes"):
-        Run.open(out).load_network()
+        load_network(Run.open(out))

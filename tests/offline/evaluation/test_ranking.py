@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.bert4rec import Bert4Rec
+from model.nets.configs import Bert4RecConfig
 from model.nets.registry import make_network
 from training.baselines.chains import Markov, RulesBaseline
 from training.baselines.popular import Popularity
@@ -148,7 +149,7 @@ def test_rules_are_the_plain_double_loop(make_histories):
 def test_padding_changes_no_score(make_histories):
     """BERT4Rec scores a history the same alone and beside a longer one."""
     torch.manual_seed(0)
-    network = Bert4Rec(Bert4RecConfig(item_count=20, max_length=30, width=16, layers=2, heads=2))
+    network = Bert4Rec(Bert4RecConfig(max_length=30, width=16, layers=2, heads=2), 20)
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     scorer = NetworkScorer(network)

@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from model.nets.bert4rec import Bert4Rec, Bert4RecConfig
+from model.nets.bert4rec import Bert4Rec
+from model.nets.configs import Bert4RecConfig
 from model.nets.registry import make_network
 from training.data.split import leave_one_out
 from training.environment import choose_bfloat16
@@ -21,7 +22,6 @@ from training.fit.loop import Watcher, train
 from training.fit.losses import measure_loss
 from training.fit.optimizer import make_optimizer, schedule_rate
 from training.recipe import TrainRecipe
-from training.recipe_models import TRAINER_KEYS
 from training.runs.checkpoint import load_checkpoint, load_weights, save_checkpoint, save_weights
 from training.runs.progress import Progress
 
@@ -35,13 +35,12 @@ class Session:
         self.recipe, self.folder = recipe, folder
         self.split = leave_one_out(log)
         torch.manual_seed(recipe.train.seed)
-        sizes = {key: value for key, value in recipe.to_dict()["model"].items() if key not in TRAINER_KEYS}
-        self.network = make_network(sizes.pop("name"), item_count=len(log.vocabulary), **sizes)
+        self.network = make_network(recipe.model.name, item_count=len(log.vocabulary), **recipe.model.sizes)
         self.optimizer = make_optimizer(self.network, recipe.train)
         self.samples = Samples(
             self.split.train,
             recipe.train,
-            max_length=sizes["max_length"],
+            max_length=recipe.model.max_length,
             item_count=len(log.vocabulary),
             causal=self.network.causal,
         )
@@ -90,7 +89,7 @@ def _same(left, right):
 def test_the_loss_is_the_full_softmax_over_masked_items(make_histories, small_recipe):
     """Gathered rows give what a naive loop over all tokens of the whole logits gives."""
     torch.manual_seed(0)
-    network = Bert4Rec(Bert4RecConfig(item_count=9, max_length=6, width=16, layers=1, heads=2, dropout=0.0))
+    network = Bert4Rec(Bert4RecConfig(max_length=6, width=16, layers=1, heads=2, dropout=0.0), 9)
     recipe = small_recipe(mask_probability=0.5).train
     samples = Samples(
         make_histories([[1, 2, 3, 4, 5, 6], [7, 8], [9]]),
@@ -284,7 +283,7 @@ def test_the_optimizer_is_adamw_with_the_papers_betas():
 
 def test_decay_spares_biases_and_norms():
     """Vectors are never decayed, matrices always, and each parameter is trained once."""
-    network = Bert4Rec(Bert4RecConfig(item_count=5, width=16))
+    network = Bert4Rec(Bert4RecConfig(width=16), 5)
     decayed, spared = make_optimizer(network, TrainRecipe(weight_decay=0.03)).param_groups
     names = {id(parameter): name for name, parameter in network.named_parameters()}
     assert decayed["weight_decay"] == 0.03

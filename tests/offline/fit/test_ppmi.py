@@ -8,6 +8,7 @@ from model.nets.features import SideInformation
 from model.nets.registry import make_network
 from training.cli import main
 from training.fit.ppmi import LENGTH, add_item_vectors, count_related, factorise_items
+from training.runs.networks import load_network
 from training.runs.run import Run
 
 V = 12
@@ -67,6 +68,6 @@ def test_fit_begins_with_them(tmp_path, cycle_csv):
         for setting in (*settings, f"train.item_init={start}"):
             command += ["--set", setting]
         assert main(command) == 0
-        tables[name] = Run.open(tmp_path / name).load_network().table
+        tables[name] = load_network(Run.open(tmp_path / name)).table
     assert torch.equal(tables["one"], tables["two"])
     assert tables["one"].norm(dim=1).mean() > 3 * tables["random"].norm(dim=1).mean()

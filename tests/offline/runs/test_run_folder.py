@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from training import errors
+from training import old_names
 from training.cli import main
 from training.errors import RunError
-from training.recipe_models import OLD_KEYS
+from training.old_names import OLD_KEYS
 from training.runs.run import Run
 
 RECIPE = "[model]\nmax_length = 5\nwidth = 8\nlayers = 1\n[train]\ndevice = 'cpu'\nepochs = 1\n"
@@ -140,7 +140,7 @@ def test_a_file_that_is_gone_is_missed(run, name):
 
 def test_a_run_with_older_key_names_is_read_and_says_so(run, capsys, monkeypatch):
     """A config.json from before the keys were renamed gives the same recipe; one note names the run and the keys."""
-    monkeypatch.setattr(errors, "_announced", set())
+    monkeypatch.setattr(old_names, "_announced", set())
     config, today = json.loads((run.path / "config.json").read_text()), run.recipe
     for section, renamed in OLD_KEYS.items():
         for old, new in renamed.items():
