@@ -8,7 +8,8 @@ import pytest
 
 from service.errors import StartFailed
 from service.store.connection import connect
-from service.store.history import EVENTS_PER_CALL, OPERATIONS, History, HistoryStore, Outcome, name_keys
+from service.store.history import EVENTS_PER_CALL, OPERATIONS, History, HistoryStore, Outcome
+from service.store.redis_keys import name_keys
 
 AT_MS = 1_763_719_498_123
 ODD_IDS = [

@@ -3,13 +3,15 @@
 import asyncio
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.store.connection import connect
 from service.store.event import make_event
-from service.store.history import HistoryStore, Outcome, name_keys
+from service.store.history import HistoryStore, Outcome
+from service.store.redis_keys import name_keys
 
 BASE_MS = 1_763_719_498_000
 KEEP_ALL = 10**9
@@ -79,7 +81,7 @@ def test_the_store_does_what_the_model_does(store_url, raw):
     with asyncio.Runner() as runner:
 
         async def open_store(**options):
-            patient = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}  # a busy machine is no outage
+            patient: dict[str, Any] = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}  # a busy machine is no outage
             return HistoryStore(connect(store_url), marks_age_ms=0, **patient, **options)
 
         @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -97,7 +99,7 @@ def test_the_store_does_what_the_model_does(store_url, raw):
                 runner.run(store.close())
 
         def compare(store, requests, history_length, marks_kept):
-            models = {}
+            models: dict[str, Any] = {}
             for request in requests:
                 events = [make_event(**given_event) for given_event in request]
                 expected = []
