@@ -8,6 +8,7 @@ from model.contract.event_inputs import ABSENT
 from model.contract.query import INPUTS, Question, stack_questions
 from model.export.graph import export_network
 from model.nets.features import SideInformation
+from model.nets.network import SequenceNetwork
 from model.nets.registry import make_network
 from model.nets.rules import SequentialRules
 from service.inference.cuda_graphs import CudaGraphRunner, answers_match
@@ -67,6 +68,7 @@ def test_exports_answer_alike_in_every_shape(name, scan, beside):
     torch.manual_seed(4)
     side = {"side": make_side()} if beside == "events" else {}
     network = make_network(name, item_count=V, max_length=N, width=16, layers=2, heads=2, **side)
+    assert isinstance(network, SequenceNetwork)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(std=0.3)

@@ -45,7 +45,7 @@ def make_answer(**changes):
 
 def test_true_answer_passes():
     """Nothing is wrong with an answer that is right."""
-    assert _verify(make_answer(), HISTORY) is None
+    _verify(make_answer(), HISTORY)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_ratings_are_sorted_as_the_trainer_sorts(tmp_path):
 def train_in_no_time(monkeypatch):
     """nextitem-train in name alone: the commands that it was given, and the results of runs that `fit` begins."""
     commands = []
-    leads = []
+    leads: list[dict[str, float]] = []
 
     def train(command, *arguments):
         commands.append(command)
@@ -158,7 +158,7 @@ def test_traffic_replays_each_log_and_begins_anew(served):
     assert tally["events"] + tally["answers from model"] + tally["answers from popular"] >= 150
     stored = [served.get(f"/users/{user}/history").json()["events"] for user in logs]
     counts = served.get("/metrics").text
-    duplicates = float(re.search(r'result="duplicate",type="rating"} (.*)', counts)[1])
+    [duplicates] = map(float, re.findall(r'result="duplicate",type="rating"} (.*)', counts))
     assert sum(map(len, stored)) == 8 + tally["events"] - duplicates
     assert 0 < duplicates < tally["events"]
     assert max(map(len, stored)) > 5
@@ -200,6 +200,7 @@ def test_service_ends_with_the_demo(tmp_path, number):
         port = free.getsockname()[1]
     command = [sys.executable, "-c", SERVE, BUNDLE, tmp_path, str(port)]
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert demo.stdout
     url = demo.stdout.readline().strip()
     assert httpx.get(f"{url}/health/ready").status_code == 200
     os.kill(demo.pid, number)

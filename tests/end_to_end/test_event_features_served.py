@@ -80,9 +80,8 @@ def test_stored_events_are_what_the_network_reads(run, tmp_path, start_service):
         answer = httpx.post(f"{url}/recommend", json=asked).json()
         assert answer["source"] == "model"
         answers[user] = {item["item_id"]: item["score"] for item in answer["items"]}
-        wanted = rank(
-            run, [items[place] for place in known], Events(*([column[i] for i in known] for column in events))
-        )
+        modelled = Events(*([column[i] for i in known] for column in events))  # type: ignore[arg-type] # columns differ
+        wanted = rank(run, [items[place] for place in known], modelled)
         assert answers[user] == pytest.approx(wanted, abs=1e-3)
     assert max(abs(answers["viewer"][item] - answers["clicker"][item]) for item in answers["viewer"]) > 0.01
     asked = {"items": items, "k": 12, "exclude_seen": False}

@@ -148,7 +148,7 @@ def test_an_open_loop_counts_from_when_a_request_was_due(answering):
     sample = drive_open(answering(answer), shots, judge_http(b"good"), connections=1, seconds=0.01)
     assert len(sample.latencies) == 5
     assert min(sample.latencies) >= 0.29
-    assert sample.describe()["late_p99_ms"] >= 290
+    assert (sample.describe()["late_p99_ms"] or 0) >= 290
     assert sample.seconds >= 0.3
 
 
@@ -194,7 +194,9 @@ def test_the_plain_export_answers_as_pytorch(network):
         best = np.argsort(-row)[:K]
         assert [item for item, _ in ranked] == vocabulary.decode((best + 1).tolist())
         assert [score for _, score in ranked] == pytest.approx(row[best].tolist(), abs=1e-4)
-        assert model.rank([items], K)[0] == [(item, pytest.approx(score, abs=1e-4)) for item, score in ranked]
+        answer = model.rank([items], K)[0]
+        assert [item for item, _ in answer] == [item for item, _ in ranked]
+        assert [score for _, score in answer] == pytest.approx([score for _, score in ranked], abs=1e-4)
 
 
 def test_a_wrong_answer_is_found(network, answering):
@@ -243,6 +245,7 @@ def test_batches_are_counted_by_question(answering):
     content = b'"source":"model","degraded":null' * QUESTIONS
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(content), content)
     batches = Batches.find(Server(0, answering(lambda _: [answer])), ["a", "b"])
+    assert batches
     sample = batches.run_closed(0.1)
     assert sample.rate == pytest.approx(QUESTIONS * len(sample.latencies) / sample.seconds)
     assert len(json.loads(batches.payloads[0].partition(b"\r\n\r\n")[2])["requests"]) == QUESTIONS
@@ -271,6 +274,7 @@ def test_every_setting_of_a_framework_is_tried(answering, tmp_path):
     failing = Tried(16, 0.0, 10.0 * max(each.rate for each in tried), 1)
     assert choose([*tried, failing]) == GRIDS["litserve"][3]
     assert choose([failing]) == Batching(16, 0.0)
+    assert system.command
     words = system.command(Setting(tmp_path, "", 1, tmp_path, choose(tried)))
     assert {"BENCH_WORKERS=1", "BENCH_ROWS=8", "BENCH_WAIT_S=0.005"} <= set(words)
     assert "8 rows, 5 ms: " in format_start({"start_s": {}, "tuning": {"litserve": [each._asdict() for each in tried]}})
@@ -425,8 +429,8 @@ def test_the_smallest_run(cache, tmp_path):
     document = json.loads(out.read_text())
     [entry] = document["cases"]
     found = {(turn["load"], turn["contestant"]) for turn in entry["turns"]}
-    names = {"nextitem, 1 worker", "textbook, 1 worker", "empty ASGI, 1 worker", "ONNX Runtime"}
-    assert {name for load, name in found if load == "closed"} == names
+    compared = {"nextitem, 1 worker", "textbook, 1 worker", "empty ASGI, 1 worker", "ONNX Runtime"}
+    assert {name for load, name in found if load == "closed"} == compared
     assert {load for load, _ in found} == {"closed", "alone", "open", "batch"}
     assert {turn["contestant"] for turn in document["events"]["turns"]} == {"append.lua alone", "nextitem, 1 worker"}
     assert all(row["rate"]["least"] > 0 for row in entry["summary"]["rows"] if row["contestant"] == "ONNX Runtime")

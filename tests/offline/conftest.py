@@ -26,7 +26,7 @@ def make_histories() -> Callable[[Iterable[Iterable[int]]], Histories]:
     def make(rows: Iterable[Iterable[int]]) -> Histories:
         arrays = [np.array(list(row), dtype=np.int32) for row in rows]
         ends = np.cumsum([len(array) for array in arrays]).astype(np.int64)
-        starts = ends - [len(array) for array in arrays]
+        starts = np.append(0, ends)[: len(ends)]
         return Histories(np.concatenate([*arrays, np.zeros(0, np.int32)]), starts, ends)
 
     return make

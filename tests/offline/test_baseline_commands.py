@@ -20,9 +20,9 @@ def fit(tmp_path, cycle_csv, capsys):
     """A function: recipe name -> the folder of its finished run on the ring's log, quick where there is training."""
 
     def run(name, *settings):
-        settings = settings if name in BASELINES else [*QUICK, *settings]
+        quick = () if name in BASELINES else QUICK
         folder = tmp_path / name
-        code = main(["fit", name, "--data", str(cycle_csv), "--out", str(folder), *settings])
+        code = main(["fit", name, "--data", str(cycle_csv), "--out", str(folder), *quick, *settings])
         assert code == 0, capsys.readouterr().err
         capsys.readouterr()
         return folder

@@ -6,6 +6,7 @@ import sys
 import tomllib
 from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,11 @@ from training import old_names, recipe_models
 from training.errors import RecipeError
 from training.recipe import RECIPES, DataRecipe, TrainRecipe, make_recipe, read_recipe
 
-SECTIONS = {"data": [DataRecipe], "model": [*recipe_models.MODELS.values()], "train": [TrainRecipe]}
+SECTIONS: dict[str, list[Any]] = {
+    "data": [DataRecipe],
+    "model": [*recipe_models.MODELS.values()],
+    "train": [TrainRecipe],
+}
 KEYS = [
     (section, key)
     for section, kinds in SECTIONS.items()
@@ -111,6 +116,7 @@ def test_settings_go_over_the_recipe():
         ],
     )
     assert made.train.epochs == 9
+    assert isinstance(made.model, recipe_models.TransformerRecipe)
     assert made.model.dropout == 0.0
     assert isinstance(made.model.dropout, float)
     assert made.data.event_types == ("a", "b")
@@ -133,6 +139,7 @@ def test_old_names_of_keys_are_read_and_announced_once(capsys, monkeypatch):
     monkeypatch.setattr(old_names, "_announced", set())
     made = make_recipe(OLD, ["data.behaviour=['value']"])
     assert made.data.event_features == ("value",)
+    assert isinstance(made.model, recipe_models.CaserRecipe)
     assert (made.model.name, made.model.window) == ("caser", 4)
     assert (made.model.horizontal_filters, made.model.vertical_filters) == (3, 2)
     assert (made.train.item_init, made.train.mask_copies, made.train.gbce_t) == ("ppmi", 2, 0.5)
@@ -144,6 +151,7 @@ def test_old_names_of_keys_are_read_and_announced_once(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
     nova = {"network": "nova-bert", "tied": True, "rules": 3, "composed": True, "new_items": 0.2, "categories": ["a"]}
     old = make_recipe({"model": nova | {"behaviour_dropout": 0.3}}, announce=False).model
+    assert isinstance(old, recipe_models.NovaRecipe)
     assert (old.tie_embeddings, old.rules_per_item, old.feature_embeddings) == (True, 3, True)
     assert (old.id_dropout, old.event_dropout) == (0.2, 0.3)
     assert capsys.readouterr().err == ""
@@ -194,7 +202,7 @@ def test_recipes_are_found_by_name_or_path(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text("[train]\nepochs = 2\n")
     assert read_recipe(str(path)).train.epochs == 2
-    assert read_recipe("bert4rec-ml-1m").model.max_length == 200
+    assert vars(read_recipe("bert4rec-ml-1m").model)["max_length"] == 200
     with pytest.raises(RecipeError, match=r"no recipe 'none': .* bert4rec-ml-1m, .* demo, "):
         read_recipe("none")
     path.write_text("[train\n")
@@ -259,7 +267,7 @@ def test_documented_defaults_are_the_real_ones():
             rows = dict(re.findall(r"^\| `(\w+)` \| (\S+) \|", part, flags=re.MULTILINE))
             assert rows.keys() == {key for section, key in KEYS if section == name[1]}
             written = {key: tomllib.loads(f"v = {cell[1:-1]}")["v"] for key, cell in rows.items() if cell != "absent"}
-            default = {}
+            default: dict[str, Any] = {}
             for kind in reversed(SECTIONS[name[1]]):  # where models differ, the transformers' is shown
                 default |= {entry.name: entry.default for entry in fields(kind) if entry.default is not MISSING}
             default = {key: value for key, value in default.items() if value is not None}

@@ -3,6 +3,7 @@
 import itertools
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,7 +138,7 @@ def test_ours_stands_beside_every_peer():
 def test_our_system_runs(material, tmp_path):
     """A whole turn in a process of its own: full batches, every token counted, a validation at the end."""
     write_task(tmp_path, Terms(max_length=5, width=8, batch_size=2, seconds=0.05, target=0.99), material)
-    lines = []
+    lines: list[dict[str, Any]] = []
     turn = run_turn("nextitem", Path(sys.executable), tmp_path, threads=1, on_line=lines.append)
     assert turn == lines[-1]
     assert turn["epoch_tokens"] == 5 + 4 + 2

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.reliability.chaos.checker import Entry, Sent, Stored, Violation, check
+from benchmarks.reliability.chaos.checker import Entry, Outcome, Sent, Stored, Violation, check
 
 USERS = ("u1", "u2")
 EVENTS = 6
@@ -15,11 +15,11 @@ class Run:
 
     def __init__(self):
         self.sent = {}
-        self.log = {user: [] for user in USERS}
+        self.log: dict[str, list[Entry]] = {user: [] for user in USERS}
         for number in range(EVENTS):
             for user in USERS:
                 name = f"{user}-{number}"
-                outcome = "unknown" if number == EVENTS - 1 else "ok"
+                outcome: Outcome = "unknown" if number == EVENTS - 1 else "ok"
                 done = float("inf") if outcome == "unknown" else number + 0.5
                 self.sent[name] = Sent(user, name, f"i{number}", 1000 + number, number, done, outcome, 1)
                 self.log[user].append(Entry(user, name, f"i{number}", 1000 + number))

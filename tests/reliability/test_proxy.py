@@ -79,7 +79,7 @@ def test_reset_comes_before_the_work(through_proxy):
 
 def test_connections_closed_at_once(through_proxy):
     """The connection in use ends with the next request, new ones before the first; nothing is stored, then all is."""
-    kinds = []
+    kinds: list[str] = []
 
     async def scenario(proxy, history):
         await history.append([view("first")])
@@ -111,7 +111,7 @@ def test_delay_holds_each_reply_back(through_proxy):
 
 def test_black_hole_ends_by_the_callers_limit(through_proxy):
     """Nothing comes back and nothing is executed; the connections that fell in are not used again."""
-    kinds = []
+    kinds: list[str] = []
 
     async def scenario(proxy, history):
         await history.append([view("first")])

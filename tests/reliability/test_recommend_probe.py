@@ -65,7 +65,7 @@ def test_service_that_moves_is_found_again():
     class Service(BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["content-length"]))
-            seen[self.server.server_port].set()
+            seen[self.connection.getsockname()[1]].set()
             self.send_response(200)
             self.send_header("content-length", "0")
             self.send_header("connection", "close")

@@ -54,6 +54,12 @@ def test_waiting_for_a_core_shows():
         sum(range(10_000))
 
 
+def locate(service):
+    """Its host and port."""
+    url = urlsplit(service.url)
+    return url.hostname, url.port
+
+
 @pytest.mark.timeout(120)
 def test_control_answers_and_leaks(folder, store, bundle):
     """Every kind of request is answered, and after the warm-up some KiB of each stay."""
@@ -63,10 +69,10 @@ def test_control_answers_and_leaks(folder, store, bundle):
             store.url, bundle, folder / "service.log", module="benchmarks.reliability.soak.leaking"
         )
         await service.start()
-        url = urlsplit(service.url)
-        outcomes = await fire(url.hostname, url.port, mix(rate=200, seconds=3))
+        host, port = locate(service)
+        outcomes = await fire(host, port, mix(rate=200, seconds=3))
         before = sample(service.process_id, at_s=0)
-        outcomes += await fire(url.hostname, url.port, mix(rate=200, seconds=5, seed=1))
+        outcomes += await fire(host, port, mix(rate=200, seconds=5, seed=1))
         after = sample(service.process_id, at_s=5)
         await service.stop()
         return outcomes, after.resident_mib - before.resident_mib
@@ -82,12 +88,12 @@ def test_rude_clients_leave_nothing_behind(folder, store, bundle):
     async def soak():
         service = ServiceProcess(store.url, bundle, folder / "service.log")
         await service.start()
-        url = urlsplit(service.url)
-        await fire(url.hostname, url.port, mix(rate=100, seconds=2))
+        host, port = locate(service)
+        await fire(host, port, mix(rate=100, seconds=2))
         before = sample(service.process_id, at_s=0)
         async with asyncio.TaskGroup() as group:
-            rude = group.create_task(disturb(url.hostname, url.port, seconds=5, every_s=0.1))
-            traffic = group.create_task(fire(url.hostname, url.port, mix(rate=50, seconds=5, seed=1)))
+            rude = group.create_task(disturb(host, port, seconds=5, every_s=0.1))
+            traffic = group.create_task(fire(host, port, mix(rate=50, seconds=5, seed=1)))
         after = sample(service.process_id, at_s=5)
         await service.stop()
         return rude.result(), traffic.result(), after.resident_mib - before.resident_mib

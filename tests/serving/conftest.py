@@ -102,10 +102,10 @@ def settings(raw: Redis) -> Iterator[Callable[..., None]]:
     """Set settings of the server, which are put back at the end."""
     before: dict[str, str] = {}
 
-    def change(**values: object) -> None:
+    def change(**values: str | float) -> None:
         for name, value in values.items():
             setting = name.replace("_", "-")
-            before.setdefault(setting, raw.config_get(setting)[setting])
+            before.setdefault(setting, raw.config_get(setting)[setting] or "")
             raw.config_set(setting, value)
 
     yield change

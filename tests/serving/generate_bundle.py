@@ -6,7 +6,7 @@ Every token of the history counts, by item, by place and by the history's length
 
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -97,7 +97,7 @@ def make_golden(weights: Weights, vocabulary: Vocabulary) -> list[Golden]:
 
 def make_network(weights: Weights) -> bytes:
     """The same in ONNX, with exclusion, candidates and top-k."""
-    constants = {
+    constants: dict[str, np.ndarray] = {
         "items": weights.items,
         "positions": weights.positions,
         "bias": weights.bias,
@@ -113,7 +113,7 @@ def make_network(weights: Weights) -> bytes:
     }
     nodes = []
 
-    def add(op: str, inputs: str, output: str, **attributes: object) -> None:
+    def add(op: str, inputs: str, output: str, **attributes: Any) -> None:
         nodes.append(helper.make_node(op, inputs.split(), output.split(), **attributes))
 
     add("Gather", "items item_ids", "embedded")

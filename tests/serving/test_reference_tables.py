@@ -2,6 +2,7 @@
 
 import html
 from pathlib import Path
+from typing import Any
 
 from service.cli import describe_default
 from service.errors import Problem
@@ -31,11 +32,12 @@ def test_every_setting_is_documented():
 def test_every_metric_is_documented():
     """Name, labels, kind and help are those of the code, in its order."""
     metrics = Metrics(event_types=["view"], model_version="v", routes=[("/x", "GET")])
+    collectors: dict[Any, list[str]] = metrics._registry._collector_to_names
     expected = [
         f"| `{metric._name}{'_total' if metric._type == 'counter' else ''}` "
         f"| {', '.join(f'`{label}`' for label in metric._labelnames) or 'none'} "
         f"| {metric._type} | {metric._documentation} |"
-        for metric in metrics._registry._collector_to_names
+        for metric in collectors
     ]
     assert len(expected) >= 14
     assert read_table("metrics.md") == expected

@@ -14,6 +14,7 @@ from model.contract.bundle import read_bundle
 from model.contract.query import INPUTS, encode_question, stack_questions
 from model.export.graph import INTEGERS_FROM, OPSET, choose_scan, export_network, publish_bundle
 from model.export.parity import ExportError, check_parity, make_golden
+from model.nets.network import SequenceNetwork
 from model.nets.registry import make_network
 from model.nets.rules import SequentialRules
 
@@ -118,6 +119,8 @@ def test_the_plain_export_answers_alike(make_small, vocabulary, histories):
 def test_large_catalogues_are_scanned_in_whole_numbers():
     """The size chooses, and rules beside the network, which only the plain scan adds."""
     small, large = (make_network("sasrec", item_count=count, width=2) for count in (INTEGERS_FROM - 1, INTEGERS_FROM))
+    assert isinstance(small, SequenceNetwork)
+    assert isinstance(large, SequenceNetwork)
     assert (choose_scan(small), choose_scan(large)) == ("plain", "int8")
     large.rules = SequentialRules(INTEGERS_FROM, 1)
     assert choose_scan(large) == "plain"
@@ -232,6 +235,7 @@ def test_published_bundle_reads_back(tmp_path, network, vocabulary, histories):
     assert (bundle.manifest.item_count, bundle.manifest.max_length, bundle.manifest.width) == (60, 12, 16)
     assert bundle.manifest.inputs == INPUTS
     assert bundle.counts.tolist() == counts.tolist()
+    assert bundle.metadata
     assert json.loads(bundle.metadata[bundle.vocabulary.index_of("i3") - 1]) == {"title": "Third"}
     assert len(bundle.golden) == 25
     check_parity(bundle.network, bundle.golden, bundle.vocabulary, max_length=12)

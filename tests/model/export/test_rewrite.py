@@ -12,7 +12,7 @@ from model.export.rewrite import LastState, can_rewrite, rewrite
 def batch(vocabulary):
     """Forty histories from empty to beyond the window, in one padded batch."""
     draw = np.random.default_rng(5)
-    histories = [draw.integers(1, 61, size=size % 20) for size in range(40)]
+    histories = [draw.integers(1, 61, size=size % 20, dtype=np.int32) for size in range(40)]
     rows = encode_histories(histories, max_length=12, mask_index=vocabulary.mask_index)
     return torch.from_numpy(rows.item_ids), torch.from_numpy(rows.lengths)
 

@@ -17,10 +17,10 @@ def test_some_places_are_those_of_all_places(make_small, name, switches, trainin
     torch.testing.assert_close(some, picked, atol=1e-5, rtol=1e-4)
     upper = torch.randn_like(some)
     used = {key: weight for key, weight in network.named_parameters() if not key.startswith(("head", "item_bias"))}
-    ours = torch.autograd.grad(some, used.values(), upper)
-    theirs = torch.autograd.grad(picked, used.values(), upper)
+    ours = torch.autograd.grad(some, [*used.values()], upper)
+    theirs = torch.autograd.grad(picked, [*used.values()], upper)
     for key, mine, whole in zip(used, ours, theirs, strict=True):
-        torch.testing.assert_close(mine, whole, atol=1e-3, rtol=1e-3, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(mine, whole, atol=1e-3, rtol=1e-3, msg=f"{key}: {{}}".format)
 
 
 @pytest.mark.parametrize("name", ["gru4rec", "caser-history", "fmc", "cbow", "skip-gram"])

@@ -8,7 +8,7 @@ from model.nets import transformer
 from model.nets.attention import attend, weigh
 from model.nets.network import mark_real
 
-HISTORIES = ([1, 2, 3, 4, 5, 6, 7], [8, 9], [])
+HISTORIES: tuple[list[int], ...] = ([1, 2, 3, 4, 5, 6, 7], [8, 9], [])
 
 
 @pytest.fixture(params=["bert4rec", "sasrec"])

@@ -1,5 +1,7 @@
 """Scores of some items: what training looks up is what ranking sees."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ def make():
 
     def make(name):
         torch.manual_seed(3)
-        layers = {"heads": 2} if name in {"bert4rec", "sasrec"} else {}
+        layers: dict[str, Any] = {"heads": 2} if name in {"bert4rec", "sasrec"} else {}
         network = make_network(name, item_count=V, user_count=5, max_length=12, width=WIDTH, **layers)
         with torch.no_grad():
             for parameter in network.parameters():

@@ -31,13 +31,15 @@ def test_ratios_are_those_of_a_round():
 def test_steps_take_turns():
     """In every round each step runs a few times before the next one, and its quickest run counts."""
     clock, order = itertools.count(), []
-    times = race(
-        {"a": lambda _: order.append("a"), "b": lambda _: order.append("b")},
-        {},
-        lambda: next(clock),
-        rounds=2,
-        seconds=0,
-    )
+
+    def make_step(name):
+        def step(_):
+            order.append(name)
+            return []
+
+        return step
+
+    times = race({name: make_step(name) for name in "ab"}, {}, lambda: next(clock), rounds=2, seconds=0)
     assert [name for name, _ in itertools.groupby(order)] == ["a", "b", "a", "b"]
     assert times == {"a": [1e3, 1e3], "b": [1e3, 1e3]}
 

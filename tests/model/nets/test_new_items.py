@@ -1,5 +1,7 @@
 """Items that training never saw get rows of their features, and nothing else of the network changes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -30,7 +32,7 @@ def make_side(vocabulary):
 def networks(request):
     """A trained network for the old items and an untrained one for all."""
     torch.manual_seed(3)
-    sizes = {"max_length": 8, "width": 16, "layers": 1, "heads": 2, "id_dropout": 0.2}
+    sizes: dict[str, Any] = {"max_length": 8, "width": 16, "layers": 1, "heads": 2, "id_dropout": 0.2}
     small = make_network(request.param, item_count=len(OLD), side=make_side(OLD), **sizes)
     with torch.no_grad():
         for parameter in small.parameters():
@@ -66,14 +68,14 @@ def test_old_items_keep_their_scores(networks):
 
 def test_new_items_are_read_as_well(networks):
     """A history may hold one, and other features of it make other scores."""
-    extended = extend(*networks, PLACES)
+    extended = extend(networks[0], networks[1], PLACES)
     assert score(extended, ALL, ["i07"]) != score(extended, ALL, ["i33"])
     assert all(map(np.isfinite, score(extended, ALL, ["i07", "z-last"]).values()))
 
 
 def test_the_larger_network_exports(networks):
     """Its graph answers as it does."""
-    extended = extend(*networks, PLACES)
+    extended = extend(networks[0], networks[1], PLACES)
     histories = [["i07", "i02"], ["a-first"], []]
     check_parity(export_network(extended), make_golden(extended, ALL, histories), ALL, max_length=8)
 

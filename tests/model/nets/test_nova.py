@@ -1,5 +1,7 @@
 """NOVA: the paper's equations, nothing leaks at [mask], and the graph answers as the network does."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -199,7 +201,8 @@ def test_attention_weights_are_those_of_the_fused_tokens(make_nova):
 
 
 EDGES = {"types": (), "values": (1.5, 2.5, 3.5, 4.5), "times": (1e3, 1e5, 1e7)}
-ABOUT = {"types": [1, 2, 1, 3], "values": [3.0, np.nan, 5.0, 1.0], "times": [10**12, 10**12 + 500, 0, 10**12 + 10**6]}
+TIMES = [10**12, 10**12 + 500, 0, 10**12 + 10**6]
+ABOUT: dict[str, Sequence[float]] = {"types": [1, 2, 1, 3], "values": [3.0, np.nan, 5.0, 1.0], "times": TIMES}
 
 
 @pytest.fixture
@@ -263,7 +266,7 @@ def test_gaps_are_between_neighbours_that_are_known(make_told):
     """A gap needs both times: shifting a whole history changes nothing, and an unknown time makes two gaps unknown."""
     network = make_told()
     tokens = [3, 9, 15, 20]
-    shift = {place: time and time + 10**9 for place, time in enumerate(ABOUT["times"])}
+    shift = {place: time and time + 10**9 for place, time in enumerate(TIMES)}
     torch.testing.assert_close(encode_told(network, tokens, times=shift), encode_told(network, tokens))
     gaps = network.readers[2]
     told = torch.tensor([[7, 7 + 999, 7 + 999 + 1000, 0, 10**9]])

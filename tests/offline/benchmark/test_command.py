@@ -27,10 +27,10 @@ def bench(tmp_path, cycle_csv):
         (tmp_path / f"small-{name}.toml").write_text(SMALL.format(name))
 
     def arguments(*models, name="ring", more=()):
-        models = [str(tmp_path / f"{model}.toml") if model.startswith("small") else model for model in models]
+        named = [str(tmp_path / f"{model}.toml") if model.startswith("small") else model for model in models]
         folders = ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
         return [
-            *("benchmark", "--data", str(cycle_csv), "--name", name, "--models", ",".join(models)),
+            *("benchmark", "--data", str(cycle_csv), "--name", name, "--models", ",".join(named)),
             *(*folders, *QUICK, *more),
         ]
 

@@ -58,6 +58,7 @@ def test_what_is_likely_anyway_is_taken_off(sit, name):
     """Negatives are drawn by popularity: without popularity in the scores the ten items ahead stand first."""
     task, split, scorer, logs = sit(name)
     found = evaluate_discounted(scorer, task, split)
+    assert found
     assert found["by"] > 0
     assert found["tried"][f"{found['by']:g}"] == max(found["tried"].values()) > found["tried"]["0"] + 0.05
     plain, discounted = evaluate_task(scorer, task), evaluate_task(Discounted(scorer, logs, found["by"]), task)
@@ -86,6 +87,8 @@ def test_no_test_event_has_a_say(sit):
     found = evaluate_discounted(scorer, task, split)
     other = Questions(task.questions.histories, np.roll(task.questions.targets, 1))
     moved = evaluate_discounted(scorer, type(task)(**{**vars(task), "questions": other}), split)
+    assert found
+    assert moved
     assert moved["tried"] == found["tried"]
     assert moved["metrics"] != found["metrics"]
 

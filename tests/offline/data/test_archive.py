@@ -108,7 +108,8 @@ def test_segment_that_vanishes_is_looked_for_in_another(tmp_path, monkeypatch):
     events = [("a", name, name, 1_700_000_000_000 + at) for at, name in enumerate("xy")]
     write_segment(tmp_path, "00-1-0-1-0", events[0])
     write_segment(tmp_path, "00-2-0-2-0", events[1])
-    read, merged = archive._read, []
+    read = archive._read
+    merged: list[None] = []
 
     def merge_meanwhile(segment):
         if not merged:

@@ -42,6 +42,7 @@ def make_told(**model):
 def test_types_and_values_are_read_where_asked_for(path):
     """In the order of the items; other recipes read neither, and their log is another one."""
     log = read_log(path, TOLD)
+    assert log.types is not None
     assert log.types.tolist() == ["view", "buy", "view", "view", "rate", "view"]
     np.testing.assert_array_equal(log.values, np.array([np.nan, 2, 4, 1.5, 5, 3], np.float32))
     plain = read_log(path, DataRecipe())

@@ -134,7 +134,7 @@ def test_a_run_with_side_information_is_trained_and_published(tmp_path, cycle_cs
     run = Run.open(out)
     assert [column.name for column in run.read_columns()] == ["genres", "year"]
     network = load_network(run)
-    assert network.columns[0].codes[:3].tolist() == [[0, 0], [2, 1], [1, 0]]  # odd and all, then all
+    assert network.get_buffer("columns.0.codes")[:3].tolist() == [[0, 0], [2, 1], [1, 0]]  # odd and all, then all
     assert main(["publish", str(out), "--out", str(bundles)]) == 0
     manifest = read_bundle(bundles).manifest
     assert (manifest.name, manifest.inputs) == ("nova-bert", ("item_ids", "lengths", "exclude", "candidates", "k"))
@@ -152,6 +152,7 @@ def test_new_items_are_published_with_what_is_known_of_them(tmp_path, cycle_csv,
     assert list(bundle.vocabulary.item_ids) == sorted(["a-new", "i05b", *old])
     assert bundle.counts[[0, 6]].tolist() == [0, 0]
     assert bundle.counts.sum() == Run.open(out).read_counts().sum()
+    assert bundle.metadata
     assert json.loads(bundle.metadata[0]) == {"genres": ["odd", "all"], "year": 1999}
     assert json.loads(bundle.metadata[1]) == {"genres": ["odd", "all"], "year": 1991}
     new.write_text("item,genres,year\na new,odd,1999\n")

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from model.contract.vocabulary import Vocabulary
+from training.data.interactions import Log
 from training.data.reader import read_log
 from training.errors import DataError
 from training.recipe import DataRecipe
@@ -21,6 +22,11 @@ def _write(path: Path, content: str | bytes) -> Path:
     return path
 
 
+def _times(log: Log) -> list[int]:
+    assert log.timestamps_ms is not None
+    return log.timestamps_ms.tolist()
+
+
 def _histories(log):
     return {user: log.vocabulary.decode(row.tolist()) for user, row in zip(log.user_ids, log.histories, strict=True)}
 
@@ -29,7 +35,7 @@ def _histories(log):
 def test_every_format_reads_as_the_same_log(tmp_path, kind):
     """CSV, TSV, Parquet and lines, plain or gzipped: the same users, items and order, whatever the rows' order."""
     path = tmp_path / f"log.{kind}"
-    text = {"csv": CSV, "tsv": CSV.replace(",", "\t"), "txt": "b x\na x\nb y\na y\na z\n"}.get(kind.split(".")[0])
+    text = {"csv": CSV, "tsv": CSV.replace(",", "\t"), "txt": "b x\na x\nb y\na y\na z\n"}.get(kind.split(".")[0], "")
     if kind == "parquet":
         pl.read_csv(CSV.encode()).write_parquet(path)
     elif kind.endswith(".gz"):
@@ -113,7 +119,7 @@ def test_equal_times_keep_the_order_of_the_file(tmp_path):
 def test_times_are_told_by_magnitude(tmp_path, times, milliseconds):
     """Seconds below 10^11, milliseconds from there on, RFC 3339 otherwise: all become epoch milliseconds."""
     path = _write(tmp_path / "t.csv", f"user,item,timestamp\nu,x,{times[0]}\nv,y,{times[1]}\n")
-    assert read_log(path, DataRecipe()).timestamps_ms.tolist() == milliseconds
+    assert _times(read_log(path, DataRecipe())) == milliseconds
 
 
 def test_parquet_datetimes_are_read_in_their_zone(tmp_path):
@@ -123,8 +129,8 @@ def test_parquet_datetimes_are_read_in_their_zone(tmp_path):
     zoned = naive.with_columns(pl.col("timestamp").dt.replace_time_zone("Europe/Berlin"))
     naive.write_parquet(tmp_path / "naive.parquet")
     zoned.write_parquet(tmp_path / "zoned.parquet")
-    assert read_log(tmp_path / "naive.parquet", DataRecipe()).timestamps_ms.tolist() == [1_700_003_600_000]
-    assert read_log(tmp_path / "zoned.parquet", DataRecipe()).timestamps_ms.tolist() == [1_700_000_000_000]
+    assert _times(read_log(tmp_path / "naive.parquet", DataRecipe())) == [1_700_003_600_000]
+    assert _times(read_log(tmp_path / "zoned.parquet", DataRecipe())) == [1_700_000_000_000]
     assert read_log(tmp_path / "naive.parquet", DataRecipe()).last_event_at == "2023-11-14T23:13:20Z"
 
 

@@ -73,7 +73,7 @@ def test_training_windows_cover_each_history(rows, max_length, step):
     """Each window is a stretch of its user's history, full where it can be; with step <= length nothing is left out."""
     histories = _flat(rows)
     windows, users = cut_windows(histories, max_length, step)
-    covered = [set() for _ in rows]
+    covered: list[set[int]] = [set() for _ in rows]
     for row, user in enumerate(users):
         start, end = windows.starts[row] - histories.starts[user], windows.ends[row] - histories.starts[user]
         assert 0 <= start < end <= len(rows[user])

@@ -19,7 +19,7 @@ from training.evaluation.metrics import (
 )
 
 
-def _ranks(greater, ties):
+def _ranks(greater: int, ties: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array([greater]), np.array([ties])
 
 

@@ -164,7 +164,7 @@ def test_padding_changes_no_score(make_histories):
 def test_lists_rank_unseen_items_with_ties_by_id(make_log):
     """Equal scores go by item id even across the cut, seen items never appear, users keep the asked order."""
     log = make_log([[1], [2, 3], [1, 2, 3, 4, 5]], item_count=6)
-    told = []
+    told: list[int] = []
     lists = rank_lists(ScoreRanker(Fixed([[1, 1, 5, 1, 1, 1]])), log, np.array([1, 0, 2]), 3, on_users=told.append)
     assert lists.rows() == [
         ("u001", 1, "i01", 1.0),

@@ -107,9 +107,12 @@ def test_shares_of_a_batch_are_its_rows(make_histories, loss):
         assert (share.input.item_ids.reshape(-1)[share.positions] == MASK).all()
         mine = batch.positions // batch.input.item_ids.shape[1] % 2 == rank
         assert np.array_equal(share.targets, batch.targets[mine])
+        assert (share.negatives is None) == (batch.negatives is None) == (loss == "softmax")
+        if share.negatives is None or batch.negatives is None:
+            continue
         if loss in {"bce", "gbce"}:
             assert np.array_equal(share.negatives, batch.negatives[mine])
-        elif loss == "bpr_max":
+        else:
             assert np.array_equal(share.negatives, batch.negatives)
 
 

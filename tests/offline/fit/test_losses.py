@@ -100,6 +100,7 @@ def test_a_loss_is_what_its_paper_says(make_batch, network, loss):
         scores = network.score_items(states).double().tolist()
     negatives = [()] * len(batch.targets)
     if batch.negatives is not None:
+        assert recipe.negatives
         negatives = np.broadcast_to(batch.negatives, (len(batch.targets), recipe.negatives)).tolist()
     expected = sum(map(naive_loss, scores, batch.targets.tolist(), negatives, [recipe] * len(scores)))
     assert measure_loss(network, batch, CPU, recipe).item() == pytest.approx(expected, rel=1e-4)
@@ -129,7 +130,7 @@ def test_the_sliced_softmax_is_torchs_cross_entropy(monkeypatch, rows_at_once):
     targets = torch.randint(0, V, (11,))
     for scale in (1.0, 100.0):
         scaled = [inputs[0] * scale, *inputs[1:]]
-        ours = cross_entropy_sum(*scaled, targets)
+        ours = cross_entropy_sum(scaled[0], scaled[1], scaled[2], targets)
         naive = torch.nn.functional.cross_entropy(scaled[0] @ inputs[1].T + inputs[2], targets, reduction="sum")
         torch.testing.assert_close(ours, naive)
         for mine, theirs in zip(

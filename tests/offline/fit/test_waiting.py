@@ -19,7 +19,8 @@ def ask_openmp(*arguments, **settings):
     ended = subprocess.run(
         [sys.executable, *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    return int(re.search(r"GOMP_SPINCOUNT = '(\d+)'", ended.stderr)[1])
+    [count] = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", ended.stderr)
+    return int(count)
 
 
 def test_the_command_sleeps_and_a_users_setting_wins(cycle_csv):

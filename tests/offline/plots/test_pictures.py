@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from model.nets.registry import make_network
@@ -90,8 +91,13 @@ def test_without_long_histories_there_is_no_map(make_seer, make_histories, rows)
 
 def _keep(monkeypatch, module) -> list[Figure]:
     """Figures as a module hands them over to become a PNG."""
-    kept = []
-    monkeypatch.setattr(module, "to_png", lambda figure: kept.append(figure) or to_png(figure))
+    kept: list[Figure] = []
+
+    def keep(figure):
+        kept.append(figure)
+        return to_png(figure)
+
+    monkeypatch.setattr(module, "to_png", keep)
     return kept
 
 
@@ -109,9 +115,11 @@ def test_the_heat_map_has_one_scale_and_says_whom_it_shows(make_seer, make_histo
     ]
     for axes, weights in zip(panels, found.weights.reshape(4, 10, 10), strict=True):
         (image,) = axes.images
-        assert np.array_equal(np.asarray(image.get_array().data), weights)
+        shown = image.get_array()
+        assert isinstance(shown, np.ma.MaskedArray)
+        assert np.array_equal(np.asarray(shown.data), weights)
         assert image.get_clim() == (0, found.weights.max())
-        assert image.get_array().mask.sum() == (45 if network.causal else 0)
+        assert shown.mask.sum() == (45 if network.causal else 0)
         assert [label.get_text() for label in panels[0].get_yticklabels()] == found.positions
     caption = " ".join(figure.get_supxlabel().split())
     assert "all of the 13 users with 10 events or more, of 16 in all" in caption
@@ -165,8 +173,10 @@ def test_curves_name_the_loss_that_was_trained(monkeypatch, small_recipe, keys, 
     left, right = kept[0].axes
     assert title in left.get_title()
     assert left.get_ylabel() == unit
-    assert left.lines[0].get_ydata().tolist() == [1.0, 0.5]
-    assert [text.get_text() for text in right.get_legend().get_texts()] == ["HR@10", "NDCG@10", "MRR", "kept: epoch 2"]
+    assert list(np.asarray(left.lines[0].get_ydata())) == [1.0, 0.5]
+    legend = right.get_legend()
+    assert legend
+    assert [text.get_text() for text in legend.get_texts()] == ["HR@10", "NDCG@10", "MRR", "kept: epoch 2"]
 
 
 def test_names_are_as_short_as_tells_them_apart():
@@ -196,6 +206,8 @@ def test_eight_runs_are_told_apart_without_colour_and_with(monkeypatch):
     (figure,) = kept
     looks = [(line.get_color(), line.get_marker()) for line in figure.legends[0].get_lines()]
     assert len(set(looks)) == 8
-    test, difference = ([bar.lines[0] for bar in axes.containers] for axes in figure.axes)
+    test, difference = (
+        [bar.lines[0] for bar in axes.containers if isinstance(bar, ErrorbarContainer)] for axes in figure.axes
+    )
     assert [(line.get_color(), line.get_marker()) for line in test[:8]] == looks
     assert [(line.get_color(), line.get_marker()) for line in difference[:7]] == looks[1:]

@@ -38,7 +38,7 @@ def test_right_in_form_it_is_what_the_calendar_says(date, at, fraction, zone, ma
     year, month, day = date
     days = monthrange(year, month)[1] if year and 1 <= month <= 12 else 0
     if 1 <= day <= days and at <= (23, 59, 59) and max(at[1:]) < 60 and zone_hours < 24 and zone_minutes < 60:
-        midnight = 86_400_000 * (datetime(*date, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days
+        midnight = 86_400_000 * (datetime(year, month, day, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days
         offset = (zone_hours * 60 + zone_minutes) * (-1 if sign == "-" else 1)
         of_day = ((at[0] * 60 + at[1] - offset) * 60 + at[2]) * 1000
         assert parse_rfc_3339(text) == midnight + of_day + int(f"{fraction}000"[:3])

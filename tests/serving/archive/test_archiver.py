@@ -167,7 +167,8 @@ def test_killed_at_any_step_nothing_is_lost_or_archived_twice(archive_now, send,
 
 def read_names_only(folder):
     """The archive as a killed run left it: its digests need not be complete, what was merged may still be there."""
-    records, end = [], (0, 0, 0)
+    records: list[dict[str, str]] = []
+    end: tuple[int, ...] = (0, 0, 0)
     named = [([int(part) for part in path.name[:-9].split("-")], path) for path in folder.glob("*.jsonl.gz")]
     for (partition, *ids), path in sorted(named, key=lambda pair: (*pair[0][:3], -pair[0][3], -pair[0][4])):
         if (partition, *ids[2:]) > end:
@@ -650,7 +651,8 @@ def test_tombstone_that_is_replaced_meanwhile_stays(archive_now, raw, monkeypatc
 
 def test_store_is_asked_to_write_its_file_anew(archive_now, in_store, raw, monkeypatch):
     """Once for erasures that are some hours old, not for younger ones, and again when it failed."""
-    rewrites, ask = [], StoreLog.ask_all
+    rewrites: list[list[str]] = []
+    ask = StoreLog.ask_all
 
     async def count(self, commands, **options):
         rewrites.extend(command for command in commands if command[0] == "BGREWRITEAOF")

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,9 +46,10 @@ def test_failure_is_logged_and_tried_again(monkeypatch, caplog, failure, said):
             raise Stopped
 
     monkeypatch.setattr(schedule, "archive_once", fail_once)
-    monkeypatch.setattr(schedule.time, "sleep", wait)
+    monkeypatch.setattr("service.archive.schedule.time.sleep", wait)
+    unused: Any = None
     with caplog.at_level(logging.WARNING, "service.archive.schedule"), pytest.raises(Stopped):
-        schedule.archive_forever("unix:///store", Settings(bundle="b", archive_minutes=7), None)
+        schedule.archive_forever("unix:///store", Settings(bundle="b", archive_minutes=7), unused)
     assert len(runs) == 2
     assert waits == [420, 420]
     [record] = caplog.records

@@ -457,6 +457,7 @@ def test_ctrl_c_leaves_nothing_half_done(data_dir, tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", slow, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
+        assert process.stdout
         assert process.stdout.readline() == b"copied\n"
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def start_parent(data_dir):
                 )
             )
             stack.callback(parent.kill)
+            assert parent.stdout
             return parent, json.loads(parent.stdout.readline())
 
         yield start
@@ -512,7 +514,7 @@ def _cut(path, *, keep):
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
 
 
-LOSSES = {
+LOSSES: dict[str, Callable[[Path], None]] = {
     "cut to half": lambda folder: _cut(folder / "appendonly.aof.1.incr.aof", keep=0.5),
     "emptied": lambda folder: _cut(folder / "appendonly.aof.1.incr.aof", keep=0),
     "removed": shutil.rmtree,

@@ -108,7 +108,8 @@ def make_client(service_store: EmbeddedStore) -> Iterator[Callable[..., Client]]
     clients: list[Client] = []
 
     def make(**settings) -> Client:
-        client = Client(create_app(Settings(**{"bundle": BUNDLE, "redis_url": service_store.url} | settings)))
+        given = {"bundle": BUNDLE, "redis_url": service_store.url} | settings
+        client = Client(create_app(Settings.model_validate(given)))
         clients.append(client)
         return client
 
@@ -133,7 +134,8 @@ def ask_in_time() -> Callable[..., list]:
     """
 
     def ask(question: Callable[[], object], *, within_s: float, tries: int = 20) -> list:
-        answers, took_s = [], []
+        answers: list[object] = []
+        took_s: list[float] = []
         while len(took_s) < tries:
             began_s = time.perf_counter()
             answers.append(question())
@@ -191,7 +193,9 @@ class Process:
             start_new_session=True,
             text=True,
         )
-        for line in self._process.stderr:
+        assert self._process.stderr
+        self._stderr = self._process.stderr
+        for line in self._stderr:
             self.log.append(json.loads(line))
             if self.log[-1]["message"].startswith("Serving "):
                 break
@@ -203,7 +207,7 @@ class Process:
         self.started = self.log[-1]["message"]
         self.url = self.started.split(" at ")[1].split(",")[0]
         self._reader = ThreadPoolExecutor(1)
-        self._rest = self._reader.submit(self._process.stderr.read)
+        self._rest = self._reader.submit(self._stderr.read)
 
     @property
     def pid(self) -> int:
@@ -240,7 +244,7 @@ class Process:
             lines = [line for line in lines if line.startswith("{")]
         self.log += map(json.loads, lines)
         self._reader.shutdown()
-        self._process.stderr.close()
+        self._stderr.close()
         return status
 
     def close(self) -> None:

@@ -88,6 +88,18 @@ def test_json_that_is_no_object(client, path, document):
     assert response.json()["errors"] == [{"pointer": "", "code": "object_type", "detail": "must be an object"}]
 
 
+NO_TIMES: tuple[object, ...] = (
+    CANARY,
+    "2026-01-02T03:04:05",
+    "2026-01-02",
+    "2026-13-02T03:04:05Z",
+    "2026-01-02T25:04:05Z",
+    "1763719498123",
+    1763719498123.5,
+    True,
+    {},
+    "",
+)
 EVENT_FAULTS = [
     ({"item_id": "i01"}, "/user_id", "missing"),
     ({"user_id": "u"}, "/item_id", "missing"),
@@ -114,21 +126,7 @@ EVENT_FAULTS = [
     (EVENT | {"timestamp": 1_763_719_498_123_000}, "/timestamp", "ts_range"),
     (EVENT | {"timestamp": "1969-12-31T23:59:59Z"}, "/timestamp", "ts_range"),
     (EVENT | {"timestamp": "9999-12-31T23:59:59-23:59"}, "/timestamp", "ts_range"),
-    *(
-        (EVENT | {"timestamp": value}, "/timestamp", "timestamp")
-        for value in (
-            CANARY,
-            "2026-01-02T03:04:05",
-            "2026-01-02",
-            "2026-13-02T03:04:05Z",
-            "2026-01-02T25:04:05Z",
-            "1763719498123",
-            1763719498123.5,
-            True,
-            {},
-            "",
-        )
-    ),
+    *((EVENT | {"timestamp": value}, "/timestamp", "timestamp") for value in NO_TIMES),
     (EVENT | {CANARY: 1}, "", "extra_forbidden"),
     (EVENT | {"timeout_ms": 300}, "", "extra_forbidden"),
     (EVENT | {"properties": [CANARY]}, "/properties", "object_type"),

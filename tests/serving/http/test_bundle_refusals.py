@@ -180,6 +180,8 @@ def test_generator_makes_the_committed_bundle(bundle_path):
     from importlib.util import module_from_spec, spec_from_file_location  # noqa: PLC0415 - after the skip
 
     spec = spec_from_file_location("generate_bundle", bundle_path.parent / "generate_bundle.py")
+    assert spec
+    assert spec.loader
     generator = module_from_spec(spec)
     spec.loader.exec_module(generator)
     manifest, files = generator.make_files()

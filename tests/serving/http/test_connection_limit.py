@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 import uvicorn
+from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from service.errors import StartFailed
@@ -92,7 +93,7 @@ def test_more_than_can_be_had_is_refused():
 
 def test_idle_connections_stay_longer_than_those_of_proxies(start_process):
     """More than the minute that is usual among proxies; and as long as it is told."""
-    assert _configure(Settings(bundle="b"), "app").timeout_keep_alive > 60
+    assert _configure(Settings(bundle="b"), FastAPI()).timeout_keep_alive > 60
     process = start_process("--keep-alive-s", "0.5")
     with connect(process) as connection:
         connection.sendall(LIVE + b"\r\n")

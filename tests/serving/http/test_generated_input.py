@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import time
+from typing import Any
 
 import httpx
 import orjson
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -35,7 +37,7 @@ GROWTH_MAX_KB = 32 * 1024
 CANARY = b"c4n4ry"
 JSON = {"content-type": "application/json"}
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-GENERATED = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
+GENERATED: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
 SEEDS = [
     b'{"event_id":"c4n4ry","user_id":"c4n4ry","item_id":"i01","value":1.5,"timestamp":1763719498123,"type":"view"}',
     b'{"events":[{"user_id":"c4n4ry","item_id":"c4n4ry","properties":{"c4n4ry":[]}}]}',
@@ -93,6 +95,7 @@ def test_cases_made_of_the_openapi_document(target, mode):
     sent = 0
     schema = schemathesis.openapi.from_url(f"{target.url}/openapi.json")
     for found in schema.get_all_operations():
+        assert isinstance(found, Ok)
         operation = found.ok()
 
         @settings(max_examples=CASES.get(operation.path, OTHER_CASES) * TIMES, **GENERATED)
@@ -168,7 +171,8 @@ def swell(member, field, envelope):
     """A body of about SIZE bytes, full of such members."""
     name, entries = envelope
     room = SIZE // entries - len(field) - 16
-    members, size = [], 0
+    members: list[str] = []
+    size = 0
     while size < room:
         members.append(member.format(len(members)))
         size += len(members[-1]) + 1

@@ -6,6 +6,7 @@ import stat
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
@@ -13,11 +14,11 @@ from fastapi.routing import APIRoute
 from service.app import ROUTERS
 from service.auth import guard
 from service.auth.guard import GuardedRoute, requires_scope
-from service.auth.key_file import SCOPES, create_key, read_keys, revoke_keys
+from service.auth.key_file import SCOPES, Scope, create_key, read_keys, revoke_keys
 from service.cli import main
 from service.errors import KeysUnusable
 
-CONTRACT = {
+CONTRACT: dict[tuple[str, str], Scope | None] = {
     ("POST", "/recommend"): "recommend",
     ("POST", "/recommend/batch"): "recommend",
     ("POST", "/events"): "events",
@@ -29,7 +30,9 @@ CONTRACT = {
     ("GET", "/health/live"): None,
     ("GET", "/health/ready"): None,
 }
-ROUTES = [(method, route) for router in ROUTERS for route in router.routes for method in sorted(route.methods)]
+ROUTES: list[tuple[str, Any]] = [  # of the routes' own kind, as a test finds out
+    (method, route) for router in ROUTERS for route in router.routes for method in sorted(vars(route)["methods"])
+]
 FILLED = {"{user_id:text}": "u", "{item_id:text}": "i01"}
 
 
@@ -42,7 +45,7 @@ def keys_file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def keys(keys_file):
     """A key for each scope alone, and one that was revoked."""
-    made = {scope: create_key(keys_file, [scope]) for scope in SCOPES}
+    made: dict[str, str] = {scope: create_key(keys_file, [scope]) for scope in SCOPES}
     made["revoked"] = create_key(keys_file, SCOPES)
     revoke_keys(keys_file, [made["revoked"].split("_")[1]])
     return made
@@ -177,13 +180,12 @@ def test_a_file_is_noticed_when_it_is_mended_however(make_client, tmp_path, monk
     file = tmp_path / "keys.json"
     key = create_key(file, ["metrics"])
     client = make_client(keys_file=file)
-    fails_with = []
-    read = guard.read_keys
+    fails_with: list[str] = []
 
     def read_or_fail(path):
         if fails_with:
             raise KeysUnusable(fails_with[0])
-        return read(path)
+        return read_keys(path)
 
     def status():
         return client.get("/metrics", headers={"authorization": f"Bearer {key}"}).status_code
@@ -234,7 +236,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
 
 def test_the_file_is_looked_at_once_a_second(guarded, keys, monkeypatch):
     """Not for each request."""
-    looks = []
+    looks: list[Path] = []
     monkeypatch.setattr(guard, "_stat_fingerprint", looks.append)
     monkeypatch.setattr(guard, "RELOAD_S", 3600)
     for _ in range(5):

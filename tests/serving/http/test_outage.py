@@ -304,10 +304,9 @@ def test_departed_client_is_not_computed_for(make_client, monkeypatch):
             sent.append(message)
 
         headers = [(b"content-type", b"application/json")]
-        scope = {"type": "http", "method": "POST", "path": "/recommend", "query_string": b"", "headers": headers}
-        scope["raw_path"] = scope["path"].encode()
-        scope |= {"http_version": "1.1", "scheme": "http", "state": {DISCONNECT: departure}}
-        await client.app(scope, receive, send)
+        scope = {"type": "http", "method": "POST", "path": "/recommend", "raw_path": b"/recommend", "query_string": b""}
+        more = {"headers": headers, "http_version": "1.1", "scheme": "http", "state": {DISCONNECT: departure}}
+        await client.app(scope | more, receive, send)
         return sent
 
     async def three():

@@ -36,7 +36,7 @@ def test_full_queue_is_answered_by_popular_items(make_client, monkeypatch, user)
         ends.append((answer.json()["source"], answer.json()["degraded"]))
 
     async def scenario():
-        ends = []
+        ends: list[tuple[str, str | None]] = []
         async with asyncio.TaskGroup() as group:
             for _ in range(2):
                 group.create_task(ask(ends))

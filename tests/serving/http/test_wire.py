@@ -447,7 +447,8 @@ SLOW = {
 
 def test_slow_clients_are_closed_and_hold_up_nobody(connect, running):
     """500 that are silent or send a byte a second: each is told 408 after its 10 s, and all others are served."""
-    clients, began, answers = {}, {}, {}
+    clients, began = {}, {}
+    answers: dict[object, tuple[bytes, float]] = {}
     for kind in [*SLOW] * 100:
         before = time.monotonic()
         client = connect()
@@ -459,6 +460,7 @@ def test_slow_clients_are_closed_and_hold_up_nobody(connect, running):
         beat = time.monotonic()
         while len(answers) < len(clients):
             for key, _ in selector.select(timeout=0.2):
+                assert isinstance(key.fileobj, socket.socket)
                 try:
                     received = key.fileobj.recv(65_536)
                 except ConnectionResetError:

@@ -222,6 +222,7 @@ def test_a_closed_terminal_ends_the_service_in_order(bundle_path, tmp_path, work
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no thread of ours is running
     )
     os.close(end)
+    assert process.stderr
     lines = iter(process.stderr)
     assert any("Serving" in line for line in lines)
     os.close(terminal)

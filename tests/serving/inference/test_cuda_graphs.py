@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from model.contract.query import INPUTS, Question, stack_questions
 from service.errors import EngineUnavailable
-from service.inference.cuda_graphs import CudaGraphRunner, RunsDiffer, answers_match
+from service.inference.cuda_graphs import CudaGraphRunner, Outputs, RunsDiffer, answers_match
 from service.inference.engine import CPU, CUDA, Engine, _capture, open_engine
 from service.inference.shape_buckets import (
     CANDIDATES,
@@ -76,7 +76,12 @@ def counting(session, monkeypatch):
     runs = []
     for name, kind in (("run", "plain"), ("run_with_iobinding", "bound")):
         real = getattr(session, name)
-        monkeypatch.setattr(session, name, lambda *given, real=real, kind=kind: runs.append(kind) or real(*given))
+
+        def run(*given, real=real, kind=kind):
+            runs.append(kind)
+            return real(*given)
+
+        monkeypatch.setattr(session, name, run)
     return runs
 
 
@@ -203,7 +208,7 @@ def test_proof_passes_where_answers_are_alike(engine, graphs):
 
 def test_proof_finds_runs_that_repeat_an_answer(engine, graphs, monkeypatch):
     """A run that gives the first answer again, whatever is asked, as one would that was captured wrongly."""
-    first = {}
+    first: dict[int, Outputs] = {}
     kind = type(graphs._graphs._shapes[SMALL[0]])
     run = kind.run
     monkeypatch.setattr(kind, "run", lambda self, feed: first.setdefault(id(self), run(self, feed)))
@@ -265,9 +270,8 @@ def test_where_nothing_can_be_captured_one_line_says_so(bundle, engine, has_gpu,
     """Without a GPU nothing can be captured, and the engine stays as it is: settled while loading, not in a request."""
     if has_gpu:
         pytest.skip("CUDAExecutionProvider is available")
-    given = {"threads": 1, "item_count": 20, "inputs": INPUTS, "buckets": SMALL}
     caplog.set_level(logging.WARNING)
-    assert _capture(bundle.network, engine, **given) is None
+    assert _capture(bundle.network, engine, threads=1, item_count=20, inputs=INPUTS, buckets=SMALL) is None
     [line] = caplog.messages
     assert line.startswith("No CUDA graphs: ")
 

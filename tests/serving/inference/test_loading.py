@@ -7,6 +7,8 @@ import pytest
 
 from service.errors import StartFailed
 from service.inference import loading, model
+from service.inference.engine import open_engine
+from service.inference.model import load_model
 from service.settings import Settings
 
 BUNDLE = Path(__file__).parents[1] / "bundle"
@@ -16,10 +18,12 @@ BUNDLE = Path(__file__).parents[1] / "bundle"
 def loading_threads(monkeypatch):
     """The threads that models are loaded in, as they come."""
     threads = []
-    load = loading.load_model
-    monkeypatch.setattr(
-        loading, "load_model", lambda *given, **named: threads.append(threading.get_ident()) or load(*given, **named)
-    )
+
+    def load(*given, **named):
+        threads.append(threading.get_ident())
+        return load_model(*given, **named)
+
+    monkeypatch.setattr(loading, "load_model", load)
     return threads
 
 
@@ -50,10 +54,12 @@ def test_a_bundle_that_is_none_is_refused_from_either_thread(monkeypatch, tmp_pa
 def test_shapes_are_asked_for_unless_turned_off(monkeypatch):
     """`--cuda-graphs off` leaves no shape to capture; else there are some, up to the largest batch."""
     seen = []
-    real = model.open_engine
-    monkeypatch.setattr(
-        model, "open_engine", lambda *given, **named: seen.append(named["buckets"]) or real(*given, **named)
-    )
+
+    def open_and_note(*given, **named):
+        seen.append(named["buckets"])
+        return open_engine(*given, **named)
+
+    monkeypatch.setattr(model, "open_engine", open_and_note)
     for value in ("auto", "off"):
         loading.load_configured(Settings(bundle=BUNDLE, cuda_graphs=value, max_batch=9)).thread.shutdown()
     asked, none = seen

@@ -1,7 +1,9 @@
 """When a supervisor tries again, and whom it takes for hung; what it does with real workers: http/test_workers.py."""
 
 import ctypes
+import signal
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,12 +23,13 @@ def clock(monkeypatch):
 @pytest.fixture
 def supervised(clock, tmp_path):  # noqa: ARG001 - it must tell the time from the start
     """A supervisor of one worker that starts none by itself."""
+    unused: Any = None
     return Supervisor(
         count=1,
-        start=None,
+        start=unused,
         open_sockets=list,
-        bundle=None,
-        find_bundle=None,
+        bundle=unused,
+        find_bundle=unused,
         announce=lambda: None,
         missing=ctypes.c_uint(),
         gauges=SimpleNamespace(workers_seen=lambda **_: None, worker_died=lambda: None),
@@ -38,8 +41,9 @@ def supervised(clock, tmp_path):  # noqa: ARG001 - it must tell the time from th
 @pytest.fixture
 def worker(supervised):
     """Its worker, which serves and whose signals are noted."""
-    process = SimpleNamespace(pid=0, exitcode=None, is_alive=lambda: True, sentinel=None)
-    worker = supervisor._Worker(process, Heartbeat(ready=True, beats=1), None, 0.0, serves=True)
+    process: Any = SimpleNamespace(pid=0, exitcode=None, is_alive=lambda: True, sentinel=None)
+    unused: Any = None
+    worker: Any = supervisor._Worker(process, Heartbeat(ready=True, beats=1), unused, 0.0, serves=True)
     worker.sent = []
     worker.signal = worker.sent.append
     supervised._slots[0].worker = worker
@@ -67,7 +71,7 @@ def test_a_silent_worker_is_killed_once(supervised, clock, worker):
     for _ in range(int(SILENCE_LIMIT_S) + 2):
         clock.now_s += 1
         supervised._check_workers()
-    assert worker.sent == [supervisor.signal.SIGKILL]
+    assert worker.sent == [signal.SIGKILL]
 
 
 def test_a_supervisor_that_was_stopped_itself_kills_nobody(supervised, clock, worker):

@@ -38,6 +38,7 @@ def begin():
             [sys.executable, "-c", PROGRAM + rest], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         started.append(process)
+        assert process.stdout
         assert process.stdout.readline() == "begun\n"
         return process
 

@@ -260,7 +260,9 @@ def test_observers_are_told():
     """Sizes, waits and depths are those of what happened."""
 
     async def scenario():
-        sizes, waits, depths = [], [], []
+        sizes: list[int] = []
+        waits: list[float] = []
+        depths: list[int] = []
         observers = Observers(on_batch=sizes.append, on_wait=waits.append, on_depth=depths.append)
         gate = AuthGuard()
         async with running(gate, max_batch=2, in_flight=1, observers=observers) as batcher:
@@ -330,7 +332,8 @@ def test_full_queue_takes_nothing_more():
     """Who finds as many waiting as may is told at once, and whoever leaves makes room."""
 
     async def scenario():
-        gate, depths = AuthGuard(), []
+        gate = AuthGuard()
+        depths: list[int] = []
         async with running(
             gate, max_batch=2, max_waiting=3, in_flight=1, observers=Observers(on_depth=depths.append)
         ) as batcher:
@@ -484,7 +487,8 @@ def test_many_wait_as_long_as_they_may():
     """A queue that stays full costs them their deadline only, which they are told in time."""
 
     async def scenario():
-        gate, depths = AuthGuard(), []
+        gate = AuthGuard()
+        depths: list[int] = []
         observers = Observers(on_depth=depths.append)
         async with running(gate, max_batch=2, max_waiting=2, in_flight=1, observers=observers) as batcher:
             busy = ask(batcher, 1)
@@ -512,7 +516,8 @@ def test_who_asked_for_many_may_leave(caplog):
             await free.acquire()
             return [KeyError() for _ in questions]
 
-        batches, free = [], asyncio.Semaphore(1)
+        batches: list[list[int]] = []
+        free = asyncio.Semaphore(1)
         async with running(process, max_batch=2, in_flight=1) as batcher:
             async with contextlib.aclosing(batcher.submit_many([(number, math.inf) for number in range(6)])) as pairs:
                 question, result = await anext(pairs)

@@ -2,14 +2,13 @@
 
 import asyncio
 
-from service.recommend import time_slices
 from service.recommend.time_slices import SLICE_S, TimeSlices
 
 
 def test_one_slice_in_a_turn(monkeypatch):
     """Three pieces of work of twelve steps, four to a slice: no turn of the loop holds more than one slice of all."""
     now_s = 1000.0
-    monkeypatch.setattr(time_slices.time, "perf_counter", lambda: now_s)
+    monkeypatch.setattr("service.recommend.time_slices.time.perf_counter", lambda: now_s)
     steps_by_turn, ended = [0], 0
 
     async def work(slices):

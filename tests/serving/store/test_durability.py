@@ -46,7 +46,7 @@ def test_there_is_a_case_for_each_setting():
 def test_unsafe_store_gets_no_events_and_is_read(in_store, settings, event, caplog, name):
     """Nothing is written, the reason and the remedy are logged once, reads go on; set right, events are taken again."""
     setting = name.replace("_", "-")
-    kinds = []
+    kinds: list[str] = []
     in_store(lambda store: store.append([event(event_id="before")]))
     settings(**{name: UNSAFE[name]})
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import time
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -44,7 +45,8 @@ def test_no_file_holds_an_erased_user(tmp_path, find_canary):
             history = HistoryStore(connect(store.url))
             users = (CANARY, *(f"user-{other}" for other in range(100)))
             for number in range(30):
-                fields = {"item_id": "i", "event_type": "view", "event_id": f"{prefix}-{number}", "now_ms": number}
+                fields: dict[str, Any] = {"item_id": "i", "event_type": "view", "now_ms": number}
+                fields["event_id"] = f"{prefix}-{number}"
                 await history.append([make_event(user_id=user, **fields) for user in users])
             return history
 

@@ -15,7 +15,7 @@ from service.embedded.server import EmbeddedStore
 from service.errors import StoreUnavailable
 from service.store.connection import connect
 from service.store.history import HistoryStore
-from service.store.records import Outcome
+from service.store.records import History, Outcome
 from service.store.redis_keys import name_keys
 
 KEYS = name_keys("u1", prefix="nextitem:")
@@ -39,7 +39,7 @@ def test_a_damaged_key_leaves_nothing_half_written(in_store, raw, event, damage)
     """When any key holds another kind of value, nothing is written; repaired, the retry is stored and no duplicate."""
     DAMAGE[damage](raw)
     keys = raw.keys()
-    kinds = []
+    kinds: list[str] = []
     if damage == KEYS.log:  # which all users of the partition share
         with pytest.raises(StoreUnavailable):
             in_store(_append(event(event_id="e")), on_error=kinds.append)
@@ -74,7 +74,7 @@ def test_one_users_damage_leaves_others_their_histories(in_store, raw, event, da
     """Among three histories one cannot be read, and is counted once; the two around it are there."""
     in_store(lambda store: store.append([event(user_id="u0"), event(user_id="u2")]))
     DAMAGE[damage](raw)
-    kinds = []
+    kinds: list[str] = []
     before, damaged, after = in_store(lambda store: store.read_many(["u0", "u1", "u2"]), on_error=kinds.append)
     assert [before.version, after.version] == [1, 1]
     assert isinstance(damaged, StoreUnavailable)
@@ -110,7 +110,7 @@ def test_a_damaged_entry_is_noticed(in_store, raw, event, entry):
     """A history with an entry of other than five words, or with no time, is refused and never misread."""
     in_store(_append(event()))
     raw.rpush(KEYS.history, entry)
-    kinds = []
+    kinds: list[str] = []
     [read] = in_store(lambda store: store.read_many(["u1"]), on_error=kinds.append)
     assert isinstance(read, StoreUnavailable)
     with pytest.raises(StoreUnavailable):
@@ -149,7 +149,7 @@ def test_a_flushed_script_is_loaded_again(in_store, raw, event):
 
 def test_a_full_store_refuses_and_recovers(in_store, raw, event):
     """At maxmemory an append is refused whole; with room again the same event is stored, not taken for a duplicate."""
-    kinds = []
+    kinds: list[str] = []
     in_store(_append(event(event_id="first")))
     raw.config_set("maxmemory", 1)
     try:
@@ -168,7 +168,7 @@ def test_a_full_store_refuses_and_recovers(in_store, raw, event):
 def test_a_read_only_store_refuses_events_and_answers_reads(in_store, raw, event):
     """A replica reports READONLY, which counts as refused; reads go on."""
     in_store(_append(event()))
-    kinds = []
+    kinds: list[str] = []
     raw.config_set("replica-serve-stale-data", "yes")
     raw.replicaof("127.0.0.1", "1")
     try:
@@ -183,7 +183,7 @@ def test_a_read_only_store_refuses_events_and_answers_reads(in_store, raw, event
 
 def test_a_missing_permission_counts_as_refused(in_store, raw, event):
     """Without the right to run scripts, an append says that the store refuses."""
-    kinds = []
+    kinds: list[str] = []
     raw.acl_setuser("default", enabled=True, commands=["-evalsha"])
     try:
         with pytest.raises(StoreUnavailable):
@@ -196,7 +196,8 @@ def test_a_missing_permission_counts_as_refused(in_store, raw, event):
 def test_a_frozen_store_times_out(in_store, raw, event):
     """A server that accepts connections and says nothing costs each operation its time limit and little more."""
     pid = raw.info("server")["process_id"]
-    kinds, took_s = [], {"read": [], "ping": [], "append": []}
+    kinds: list[str] = []
+    took_s: dict[str, list[float]] = {"read": [], "ping": [], "append": []}
 
     async def scenario(store):
         await store.append([event(event_id="before")])
@@ -235,7 +236,8 @@ def test_a_killed_store_fails_fast_and_comes_back(tmp_path, event, new_loop):
     socket = first.url.removeprefix("unix://")
     alias = tmp_path / "s"
     alias.symlink_to(socket)
-    kinds, took_s = [], []
+    kinds: list[str] = []
+    took_s: list[float] = []
 
     async def outage(store):
         for _ in range(5):
@@ -335,9 +337,10 @@ def test_idle_connections_that_were_closed_are_replaced(in_store, store_url, eve
         await direct.append([event()])
         async with Proxy(store_url) as proxy:
             store = HistoryStore(connect(proxy.url))
-            items = []
+            items: list[str] = []
             for _ in range(3):
                 [history] = await store.read_many(["u1"])
+                assert isinstance(history, History)
                 items += history.item_ids
                 await proxy.hang_up()
                 await asyncio.sleep(0.05)  # for the news to arrive
@@ -381,7 +384,7 @@ def test_cancelled_operations_never_swap_answers(in_store, event):
 
 def test_a_cancelled_append_is_not_told_as_an_outage(in_store, event):
     """Who goes away gets CancelledError, and no error is counted."""
-    kinds = []
+    kinds: list[str] = []
 
     async def scenario(store):
         task = asyncio.ensure_future(store.append([event(event_id="e")]))
@@ -397,7 +400,7 @@ def test_a_cancelled_append_is_not_told_as_an_outage(in_store, event):
 @pytest.mark.parametrize("lost", ["unix:///nowhere/store.sock", "redis://127.0.0.1:1"])
 def test_a_store_that_was_never_there_is_unavailable(lost, event):
     """A missing socket or a closed port is StoreUnavailable with a fixed text, told to the error hook."""
-    kinds = []
+    kinds: list[str] = []
 
     async def scenario():
         store = HistoryStore(connect(lost), on_error=kinds.append)

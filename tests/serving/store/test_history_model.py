@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -81,7 +82,7 @@ def test_the_store_does_what_the_model_does(store_url, raw):
     with asyncio.Runner() as runner:
 
         async def open_store(**options):
-            patient = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}  # a busy machine is no outage
+            patient: dict[str, Any] = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}  # a busy machine is no outage
             return HistoryStore(connect(store_url), marks_age_ms=0, **patient, **options)
 
         @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -99,7 +100,7 @@ def test_the_store_does_what_the_model_does(store_url, raw):
                 runner.run(store.close())
 
         def compare(store, requests, history_length, marks_kept):
-            models = {}
+            models: dict[str, Any] = {}
             for request in requests:
                 events = [make_event(**given_event) for given_event in request]
                 expected = []

@@ -198,7 +198,7 @@ def test_a_server_that_closes_every_connection_at_once(monkeypatch, new_loop, ab
                             *(asked.ask([("PING",)]) for _ in range(3)), return_exceptions=True
                         )
                     for answer in answers:  # the error in place of a reply, or the end of the connection
-                        assert isinstance(answer, RedisError | OSError) or isinstance(answer[0], ResponseError)
+                        assert isinstance(answer[0] if isinstance(answer, list) else answer, RedisError | OSError)
             async with asyncio.timeout(5):
                 await asked.close()
             await client.aclose()
@@ -243,11 +243,10 @@ def test_replies_without_end_end_the_connection(answer_by, said):
 
     async def scenario(asked):
         async with asyncio.timeout(5):
-            first, second = await asyncio.gather(
-                asked.ask([("ECHO",)]), asked.ask([("NEVER",)]), return_exceptions=True
-            )
-            assert first in ([b""], [None]) or isinstance(first, RedisConnectionError)
-            assert second == [b"more"] or isinstance(second, RedisConnectionError)
+            answers = await asyncio.gather(asked.ask([("ECHO",)]), asked.ask([("NEVER",)]), return_exceptions=True)
+            first, second = answers
+            assert isinstance(first, RedisConnectionError) or first in ([b""], [None])
+            assert isinstance(second, RedisConnectionError) or second == [b"more"]
             return await asked.ask([("ECHO",)])
 
     before_bytes = read_resident_bytes()

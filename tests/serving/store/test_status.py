@@ -5,6 +5,7 @@ import math
 import socket
 import time
 import types
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -73,7 +74,7 @@ def test_password_is_read_anew_for_every_connection(store_url, raw, account, tmp
     """A rotated password works without a restart; a wrong one, or none, is StoreUnavailable until it is right."""
     file = tmp_path / "password"
     file.write_text("first\n")
-    kinds = []
+    kinds: list[str] = []
 
     async def main():
         url = store_url.replace("unix://", f"unix://{account}@")
@@ -131,9 +132,12 @@ class _Gauges:
 
     def __init__(self):
         self.looks = 0
-        self.state = StoreState(durable=True, memory_bytes=7, memory_limit_bytes=9, clock_skew_s=-3.5)
+        self.state: StoreState | None = StoreState(
+            durable=True, memory_bytes=7, memory_limit_bytes=9, clock_skew_s=-3.5
+        )
         self.metrics = Metrics(event_types=["view"], model_version="v", routes=[])
-        self.watch = StoreMonitor(store=types.SimpleNamespace(inspect=self.inspect), metrics=self.metrics)
+        store: Any = types.SimpleNamespace(inspect=self.inspect)
+        self.watch = StoreMonitor(store=store, metrics=self.metrics)
 
     async def inspect(self):
         self.looks += 1

@@ -35,6 +35,7 @@ def orphan():
             parent = stack.enter_context(
                 subprocess.Popen([sys.executable, "-c", parent_code, *child_code], stdout=subprocess.PIPE, text=True)
             )
+            assert parent.stdout
             pid = int(parent.stdout.readline())
             stack.callback(_end, pid)
             assert _is_running(pid)
@@ -150,6 +151,7 @@ def test_a_held_binary_gets_sigterm_and_gives_its_status():
         POLLED + f"import os, sys; sys.exit(parent_death.main([str(os.getppid()), sys.executable, '-c', {SLEEPER!r}]))"
     )
     with subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
         assert process.stdout.readline() == "up\n"
         process.terminate()
         assert process.wait(WAIT_S) != 0

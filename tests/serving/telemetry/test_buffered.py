@@ -16,9 +16,9 @@ def test_a_flushed_buffer_equals_a_histogram_that_observed_everything(flushed_af
     for buffered in (False, True):
         registry = CollectorRegistry()
         histogram = Histogram("x", "x", buckets=BOUNDS, registry=registry)
-        series = BufferedHistogram(histogram) if buffered else histogram
+        series = BufferedHistogram(histogram)
         for number, value in enumerate(values, start=1):
-            series.observe(value)
+            (series if buffered else histogram).observe(value)
             if buffered and number % flushed_after == 0:
                 series.flush()
         if buffered:

@@ -21,11 +21,12 @@ def root_logger():
 
 def test_lines_are_json_whatever_is_in_them(root_logger, monkeypatch):
     """Line ends and escapes in a message do not make another line; extra fields are members."""
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
     configure_logs("info")
     logging.getLogger("some.where").warning('two\nlines \x1b[31m "quoted"', extra={"fields": {"request_id": "r"}})
     logging.getLogger("some.where").debug("not at this level")
-    [line] = sys.stderr.getvalue().splitlines()
+    [line] = written.getvalue().splitlines()
     entry = json.loads(line)
     assert entry["message"] == 'two\nlines \x1b[31m "quoted"'
     assert (entry["level"], entry["logger"], entry["request_id"]) == ("warning", "some.where", "r")
