@@ -35,8 +35,8 @@ from service.system.parent_death import tie_to_parent
 from service.telemetry.logs import configure_logs
 from service.telemetry.multiprocess import METRICS_FOLDER, make_metrics_folder
 
-if TYPE_CHECKING:  # importing it imports prometheus_client, which reads the environment at import
-    from service.app import Application
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
     from service.health import Health
     from service.inference.loading import Loaded
 
@@ -280,7 +280,7 @@ class _DrainingServer(_WatchedServer):
             self._announce()
 
 
-def _configure(settings: Settings, app: "Application") -> uvicorn.Config:
+def _configure(settings: Settings, app: "ASGIApp") -> uvicorn.Config:
     return uvicorn.Config(
         app,
         workers=settings.workers,

@@ -6,6 +6,7 @@ import torch
 
 from model.contract.event_inputs import Events, encode_events
 from model.contract.query import Question, stack_questions
+from model.nets.network import SequenceNetwork
 from training.cli import main
 from training.runs.checkpoint import save_weights
 from training.runs.networks import load_network
@@ -44,6 +45,7 @@ def run(tmp_path):
 def rank(run, items, events):
     """PyTorch's scores by item id."""
     network, vocabulary = load_network(run), run.vocabulary
+    assert isinstance(network, SequenceNetwork)
     history = vocabulary.encode(items)
     told = None if events is None else encode_events(events, run.event_features.event_types)
     feed = stack_questions(

@@ -214,6 +214,7 @@ def test_recipes_are_found_by_name_or_path(tmp_path):
 def test_a_recipe_makes_its_network(name):
     """Whatever the recipe leaves to the network's paper, the sizes of a recipe are those that its network takes."""
     model = make_recipe({"model": {"name": name, "width": 8}}, ["train.loss=bce", "train.negatives=1"]).model
+    assert isinstance(model, recipe_models.NetworkRecipe)
     network = registry.make_network(name, item_count=3, user_count=2, **model.sizes)
     assert type(network) is registry.NETWORKS[name]
     assert (network.config.width, network.item_count) == (8, 3)

@@ -7,6 +7,7 @@ from typing import Any
 from service.cli import describe_default
 from service.errors import Problem
 from service.http.routes import erasure, events, lookup, operations, recommend
+from service.ingest.ingestor import DERIVED_ID_CONFLICT, REFUSALS
 from service.settings import PREFIX, Settings
 from service.telemetry.metrics import Metrics
 
@@ -67,7 +68,7 @@ def test_every_error_is_documented():
         for kind in find_kinds(Problem)
     }
     assert {row for row in rows if row[2].isdigit()} == kinds
-    codes = {code for _, code, _ in (*events.REFUSALS.values(), events.DERIVED_ID_CONFLICT)}
+    codes = {code for _, code, _ in (*REFUSALS.values(), DERIVED_ID_CONFLICT)}
     assert {row.split("`")[1] for row in rows if row.startswith("| `")} == codes
 
 
