@@ -37,6 +37,7 @@ from service.telemetry.multiprocess import METRICS_FOLDER, make_metrics_folder
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
     from service.health import Health
     from service.inference.loading import Loaded
 
