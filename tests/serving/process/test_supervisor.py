@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from service.process import supervisor
-from service.process.supervisor import BACKOFF_MAX_S, SILENCE_LIMIT_S, Heartbeat, Supervisor
+from service.process.supervisor import Supervisor
+from service.process.worker import BACKOFF_MAX_S, SILENCE_LIMIT_S, Heartbeat, Worker
 from service.telemetry.multiprocess import lock_readers
 
 
@@ -39,9 +40,9 @@ def supervised(clock, tmp_path):  # noqa: ARG001 - it must tell the time from th
 def worker(supervised):
     """Its worker, which serves and whose signals are noted."""
     process = SimpleNamespace(pid=0, exitcode=None, is_alive=lambda: True, sentinel=None)
-    worker = supervisor._Worker(process, Heartbeat(ready=True, beats=1), None, 0.0, serves=True)
+    worker = Worker(process, Heartbeat(ready=True, beats=1), None, 0.0, serves=True)
     worker.sent = []
-    worker.signal = worker.sent.append
+    worker.send = worker.sent.append
     supervised._slots[0].worker = worker
     return worker
 
@@ -51,7 +52,7 @@ def test_it_tries_again_ever_more_seldom_and_never_gives_up(supervised, clock):
     [slot] = supervised._slots
     delays = []
     for _ in range(5000):
-        supervised._delay_retry(slot, refused=True)
+        slot.delay_retry(clock.now_s, refused=True)
         delays.append(slot.retry_at_s - clock.now_s)
     assert delays[:7] == [0, 1, 2, 4, 8, 16, BACKOFF_MAX_S]
     assert set(delays[7:]) == {BACKOFF_MAX_S}
