@@ -14,7 +14,7 @@ from model.contract.query import encode_question
 from model.contract.sessions import Sessions
 from service.embedded.server import EmbeddedStore
 from service.errors import StoreUnavailable
-from service.http.protocol import DISCONNECT, DisconnectSignal
+from service.http.disconnect import DISCONNECT, DisconnectSignal
 from service.inference.engine import Ranked
 from service.process.server import DrainingServer, configure
 from service.recommend.batcher import Observers
