@@ -24,8 +24,8 @@ from service.auth.key_file import is_exposed, read_keys
 from service.backup.commands import manage_store
 from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
+from service.process.launcher import prepare_many, prepare_one
 from service.process.ports import bind
-from service.process.server import prepare_many, prepare_one
 from service.settings import ARCHIVE_SETTINGS, PREFIX, Settings, describe_errors
 from service.store.connection import connect, refuse_cluster
 from service.system.open_files import limit_connections, raise_limit

@@ -1,12 +1,29 @@
 """Cancels the work for a client that disconnects before its answer."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
-from service.http.protocol import DISCONNECT, DisconnectSignal
+DISCONNECT = "disconnect"
+"""Key of a request's state: the DisconnectSignal of its client."""
+
+
+class DisconnectSignal:
+    """Whether the client has closed its connection, and the callback for when it does."""
+
+    __slots__ = ("disconnected", "on_disconnect")
+
+    def __init__(self) -> None:
+        self.disconnected = False
+        self.on_disconnect: Callable[[], object] | None = None
+
+    def notify(self) -> None:
+        """The client has disconnected."""
+        self.disconnected = True
+        if self.on_disconnect is not None:
+            self.on_disconnect()
 
 
 @contextmanager

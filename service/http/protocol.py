@@ -6,8 +6,7 @@ request still passes through the application, so that it is answered as a proble
 
 import asyncio
 import math
-import re
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Sized
 from typing import Any, NamedTuple
 
 import httptools
@@ -16,17 +15,11 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from service.errors import (
-    BodyTooLarge,
-    CrossSite,
-    HeadTooLarge,
-    HostNotAllowed,
-    MalformedRequest,
-    Problem,
-    RequestTimeout,
-)
+from service.errors import BodyTooLarge, HeadTooLarge, MalformedRequest, Problem, RequestTimeout
 from service.http.allowed_hosts import AllowedHosts
 from service.http.connection_limit import ConnectionLimit
+from service.http.disconnect import DISCONNECT, DisconnectSignal
+from service.http.head import HEAD_MAX_BYTES, HeadCheck
 
 HEAD_LIMIT_S = 10.0
 """Time limit of a request's head, from its first byte or from the opening of the connection."""
@@ -34,8 +27,6 @@ BODY_LIMIT_S = 10.0
 """Time limit of the rest of a request."""
 SEND_LIMIT_S = 10.0
 """How long a client may leave its answer unread."""
-HEAD_MAX_BYTES = 32 * 1024
-HEADERS_MAX = 100
 MESSAGE_MAX_BYTES = 8 * 1024 * 1024
 """Maximum bytes of one request: twice the largest body, because chunks have headers. No more is even read."""
 PIPELINE_MAX = 16
@@ -49,39 +40,11 @@ ARRIVED = "arrived"
 RULES = "rules"
 """Where in the application's state the ConnectionRules are, if it has any."""
 
-DISCONNECT = "disconnect"
-"""Key of a request's state: the DisconnectSignal of its client."""
-
 _LINGER_S = 1.0
-_HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=%:\[\]-]{1,255}")
-_ABSOLUTE = re.compile(rb"https?://[^/?#@]+(?=/)", re.IGNORECASE)
-"""The absolute form of a target, as proxies send it."""
-_EXAMINED = frozenset({b"host", b"transfer-encoding", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
-"""Headers that decide whether a request is accepted."""
-_ONCE = "Send each of Host, Transfer-Encoding, Origin and Sec-Fetch-* at most once."
-_INVALID_TARGET = re.compile(rb"[^!-~]|#")
-"""A byte that must be percent-encoded, or a fragment, which clients must not send."""
-
 
 # What the client must send next. Plain integers, since looking up members of an enum is slow.
 _HEAD, _BODY, _NOTHING = range(3)
 _LIMITS_S = (HEAD_LIMIT_S, BODY_LIMIT_S, math.inf)
-
-
-class DisconnectSignal:
-    """Whether the client has closed its connection, and the callback for when it does."""
-
-    __slots__ = ("disconnected", "on_disconnect")
-
-    def __init__(self) -> None:
-        self.disconnected = False
-        self.on_disconnect: Callable[[], object] | None = None
-
-    def notify(self) -> None:
-        """The client has disconnected."""
-        self.disconnected = True
-        if self.on_disconnect is not None:
-            self.on_disconnect()
 
 
 class ConnectionRules(NamedTuple):
@@ -130,14 +93,14 @@ class LimitedProtocol(HttpToolsProtocol):
     ) -> None:
         rules: ConnectionRules | None = app_state.get(RULES)
         super().__init__(config, server_state, {} if rules else app_state, _loop)
-        self._hosts, self._limit = rules or _DEFAULT_RULES
+        hosts, self._limit = rules or _DEFAULT_RULES
+        self._head_check = HeadCheck(hosts)
         self._last_request_number = 0
         self._keep_alive_if_read = False  # whether the request that expects 100 Continue leaves the connection open
         self._expecting = self._deadline_for = _HEAD
         self._deadline_s = math.inf
         self._bytes = 0  # of the request that is arriving
         self._problem: Problem | None = None
-        self._host: bytes | None = None  # the last one that was valid
         self._ignore_input = False
         self._unsent_since_s: float | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
@@ -199,7 +162,9 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is complete: pass the request on if it is acceptable, else stop parsing."""
-        self._problem = self._check_head()
+        self._problem = self._head_check.find_problem(self.url, self.headers, self.parser)
+        if self._problem is None and len(self.pipeline) >= PIPELINE_MAX:
+            self._problem = MalformedRequest(f"Send at most {PIPELINE_MAX} requests ahead of their answers.")
         if self._problem is not None:
             raise _RequestRefused  # not the problem: its traceback holds this connection, which holds the problem
         super().on_headers_complete()
@@ -248,46 +213,6 @@ class LimitedProtocol(HttpToolsProtocol):
     def abort(self) -> None:
         """Close the connection at once."""
         self.transport.abort()
-
-    def _check_head(self) -> Problem | None:
-        size, examined = len(self.url), {}
-        for name, value in self.headers:
-            size += len(name) + len(value) + 4
-            if name in _EXAMINED:
-                if name in examined:
-                    return MalformedRequest(_ONCE)
-                examined[name] = value
-        if size > HEAD_MAX_BYTES or len(self.headers) > HEADERS_MAX:
-            return HeadTooLarge()
-        version = self.parser.get_http_version()
-        is_path = self.url.startswith(b"/") or _ABSOLUTE.match(self.url) is not None
-        if version not in ("1.1", "1.0") or not is_path or _INVALID_TARGET.search(self.url):
-            return MalformedRequest()
-        host = examined.get(b"host")
-        if host is None or host != self._host:
-            problem = self._check_host(host)
-            if problem is not None:
-                return problem
-        if len(self.pipeline) >= PIPELINE_MAX:
-            return MalformedRequest(f"Send at most {PIPELINE_MAX} requests ahead of their answers.")
-        return self._check_rest(examined, version) if len(examined) > 1 else None
-
-    def _check_host(self, host: bytes | None) -> Problem | None:
-        if host is None:
-            return MalformedRequest("Send one Host header.")
-        if _HOST.fullmatch(host) is None:
-            return MalformedRequest("The Host header is not valid.")
-        if not self._hosts.allow(host):
-            return HostNotAllowed()
-        self._host = host
-        return None
-
-    def _check_rest(self, examined: Mapping[bytes, bytes], version: str) -> Problem | None:
-        encoding = examined.get(b"transfer-encoding")
-        if encoding is not None and (encoding.lower() != b"chunked" or version != "1.1"):
-            return MalformedRequest("The only Transfer-Encoding is chunked, in HTTP/1.1.")
-        reads = self.parser.get_method() in (b"GET", b"HEAD")
-        return None if self._hosts.foreign_pages or self._hosts.allow_page(examined, reads=reads) else CrossSite()
 
     def _check_deadlines(self) -> None:
         """Close the connection or refuse its request if a deadline has passed; schedule the next check."""

@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.sharedctypes import RawValue
@@ -23,40 +23,13 @@ from typing import Protocol
 
 from model.contract.bundle import OpenBundle
 from service.errors import StartFailed
+from service.process.worker import DRAIN, REFUSED, RETIRE, Heartbeat, Slot, Worker
 from service.telemetry.multiprocess import merge_dead_workers
 
-REFUSED = 3
-"""Exit status of a worker that cannot start and has logged why: uvicorn's own (STARTUP_FAILURE)."""
-DRAIN = signal.SIGUSR1
-"""Signal to a worker: the whole service is about to stop. Report not ready, but go on answering."""
-RETIRE = signal.SIGUSR2
-"""Signal to a worker: a successor serves. Accept no new connections, and ask clients to close theirs."""
-FINISH_LIMIT_S = 10.0
-"""How long requests in flight may take to finish after the last was accepted."""
-KILL_AFTER_S = FINISH_LIMIT_S + 10.0
-"""How long after SIGTERM a worker is killed."""
-SILENCE_LIMIT_S = 8.5
-"""A worker without a heartbeat for this long is killed. If it can, its own watchdog ends it sooner and logs why."""
-START_LIMIT_S = 900.0
-"""How long a worker may take to load its model."""
 STEADY_S = 10.0
 """A worker that dies sooner after it began to serve counts as a failure. Repeated failures delay the next start."""
-BACKOFF_MAX_S = 30.0
-"""Longest delay between two attempts to start a worker. The first delay is a second."""
-
 _POLL_S = 0.25
 _log = logging.getLogger(__name__)
-
-
-class Heartbeat(ctypes.Structure):
-    """What a worker reports to its supervisor, in shared memory."""
-
-    ready: bool
-    """Whether it accepts requests."""
-    beats: int
-    """Ticks of its event loop."""
-
-    _fields_ = (("ready", ctypes.c_bool), ("beats", ctypes.c_uint64))
 
 
 class Gauges(Protocol):
@@ -74,49 +47,11 @@ Start = Callable[[OpenBundle, list[socket.socket], Heartbeat], SpawnProcess]
 
 
 @dataclass(eq=False)
-class _Worker:
-    process: SpawnProcess
-    heartbeat: Heartbeat
-    bundle: OpenBundle
-    since_s: float
-    """When it was started, or began to serve."""
-    serves: bool = False
-    beats: int = 0
-    silent_s: float = 0.0
-    signals_due: list[tuple[float, signal.Signals]] = field(default_factory=list)
-    """Signals still to send, and when."""
-
-    def signal(self, number: signal.Signals) -> None:
-        if self.process.pid is not None and self.process.is_alive():
-            os.kill(self.process.pid, number)
-
-
-@dataclass(eq=False)
-class _Slot:
-    """One worker's slot. Its sockets outlive the worker when a successor takes over, so no connection is reset."""
-
-    sockets: list[socket.socket] = field(default_factory=list)
-    worker: _Worker | None = None
-    successor: _Worker | None = None
-    """Replaces the worker as soon as it is ready."""
-    failures: int = 0
-    """Consecutive workers that could not start or died early."""
-    refused: bool = False
-    """Whether the last worker never began to serve."""
-    retry_at_s: float = 0.0
-
-    def close(self) -> None:
-        for own in self.sockets:
-            own.close()
-        self.sockets = []
-
-
-@dataclass(eq=False)
 class _Rollout:
     """A replacement of the workers one by one. If the first new worker serves, the new bundle is accepted."""
 
     bundle: OpenBundle
-    slots: list[_Slot]
+    slots: list[Slot]
     proven: bool = False
 
 
@@ -151,8 +86,8 @@ class Supervisor:
         self._gauges = gauges
         self._metrics_folder = metrics_folder
         self._drain_delay_s = drain_delay_s
-        self._slots = [_Slot() for _ in range(count)]
-        self._stopping: list[_Worker] = []
+        self._slots = [Slot() for _ in range(count)]
+        self._stopping: list[Worker] = []
         self._rollout: _Rollout | None = None
         self._rollout_wanted = False
         self._stop_signals = 0
@@ -185,7 +120,7 @@ class Supervisor:
     def _on_stop_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._stop_signals += 1
 
-    def _living(self) -> Iterator[_Worker]:
+    def _living(self) -> Iterator[Worker]:
         for slot in self._slots:
             yield from (worker for worker in (slot.worker, slot.successor) if worker is not None)
         yield from self._stopping
@@ -201,7 +136,7 @@ class Supervisor:
             if slot.worker is None and slot.successor is None and now_s >= slot.retry_at_s:
                 slot.worker = self._start_worker(slot, self._bundle)
 
-    def _start_worker(self, slot: _Slot, bundle: OpenBundle) -> _Worker | None:
+    def _start_worker(self, slot: Slot, bundle: OpenBundle) -> Worker | None:
         try:
             heartbeat = RawValue(Heartbeat)
             if not slot.sockets:
@@ -209,9 +144,9 @@ class Supervisor:
             process = self._start(bundle, slot.sockets, heartbeat)
         except OSError as error:
             _log.error("Worker process could not be created", extra={"fields": {"why": error.strerror}})
-            self._delay_retry(slot, refused=True)
+            slot.delay_retry(time.monotonic(), refused=True)
             return None
-        return _Worker(process, heartbeat, bundle, time.monotonic())
+        return Worker(process, heartbeat, bundle, time.monotonic())
 
     def _check_workers(self) -> None:
         """Check all workers: which serve, hang, are due a signal, or have died."""
@@ -220,43 +155,26 @@ class Supervisor:
         passed_s = min(now_s - self._checked_s, 4 * _POLL_S)
         self._checked_s = now_s
         for worker in [*self._living()]:
-            self._check_worker(worker, now_s, passed_s)
-        self._stopping = [worker for worker in self._stopping if not _ended(worker)]
+            if worker in self._stopping:
+                worker.send_due(now_s)
+            else:
+                worker.check(now_s, passed_s)
+        self._stopping = [worker for worker in self._stopping if not worker.ended()]
         for slot in self._slots:
-            if slot.successor is not None and _ended(slot.successor):
+            if slot.successor is not None and slot.successor.ended():
                 successor, slot.successor = slot.successor, None
                 self._record_exit(slot, successor)
                 if slot.worker is None:
                     slot.close()
                 if self._rollout is not None and not self._rollout.proven:
                     self._abort_rollout()
-            if slot.worker is not None and _ended(slot.worker):
+            if slot.worker is not None and slot.worker.ended():
                 worker, slot.worker = slot.worker, None
                 self._record_exit(slot, worker)
                 if slot.successor is None:
                     slot.close()  # else connections would wait there for the next worker; now they go to the others
 
-    def _check_worker(self, worker: _Worker, now_s: float, passed_s: float) -> None:
-        if worker in self._stopping:
-            while worker.signals_due and now_s >= worker.signals_due[0][0]:
-                number = worker.signals_due.pop(0)[1]
-                if number is signal.SIGKILL:
-                    _log.error(
-                        "Killed a worker that did not stop in time", extra={"fields": {"worker": worker.process.pid}}
-                    )
-                worker.signal(number)
-            return
-        beats = worker.heartbeat.beats
-        worker.silent_s = 0.0 if beats != worker.beats else worker.silent_s + passed_s
-        worker.beats = beats
-        if not worker.serves and worker.heartbeat.ready:
-            worker.serves, worker.since_s, worker.silent_s = True, now_s, 0.0
-        if worker.silent_s > SILENCE_LIMIT_S if worker.serves else now_s - worker.since_s > START_LIMIT_S:
-            _log.error("Killing a worker that does not respond", extra={"fields": {"worker": worker.process.pid}})
-            worker.signal(signal.SIGKILL)
-            worker.silent_s, worker.since_s = 0.0, now_s  # only once, until it has ended
-
-    def _record_exit(self, slot: _Slot, worker: _Worker) -> None:
+    def _record_exit(self, slot: Slot, worker: Worker) -> None:
         """Record that a worker ended by itself, and schedule the next start."""
         fields = {"worker": worker.process.pid, "status": worker.process.exitcode}
         if worker.serves:
@@ -267,13 +185,7 @@ class Supervisor:
             _log.error("Worker could not start", extra={"fields": fields})
             self._failed = self._failed or (self._announce is not None and worker.process.exitcode == REFUSED)
         self._gauges.worker_died()
-        self._delay_retry(slot, refused=not worker.serves)
-
-    def _delay_retry(self, slot: _Slot, *, refused: bool) -> None:
-        slot.refused = refused
-        doublings = min(slot.failures, 10) - 1
-        slot.retry_at_s = time.monotonic() + (min(2.0**doublings, BACKOFF_MAX_S) if slot.failures else 0.0)
-        slot.failures += 1
+        slot.delay_retry(time.monotonic(), refused=not worker.serves)
 
     def _advance_rollout(self) -> None:
         """Take the next step of a requested replacement."""
@@ -308,7 +220,7 @@ class Supervisor:
         _log.info("Replacing the workers one by one to serve %s", f"{bundle.manifest.name} {bundle.manifest.version}")
         self._rollout = _Rollout(bundle, [*self._slots])
 
-    def _hand_over(self, rollout: _Rollout, slot: _Slot) -> None:
+    def _hand_over(self, rollout: _Rollout, slot: Slot) -> None:
         """The successor serves: its bundle becomes the current one, and the old worker finishes its requests."""
         if not rollout.proven:
             rollout.proven = True
@@ -325,12 +237,8 @@ class Supervisor:
             self._rollout = None
             _log.error("The first new worker could not start: keeping the old workers")
 
-    def _begin_stop(self, worker: _Worker, number: signal.Signals | None, delay_s: float) -> None:
-        """Stop a worker: signal it, send SIGTERM after `delay_s`, and SIGKILL KILL_AFTER_S later."""
-        now_s = time.monotonic()
-        if number is not None:
-            worker.signal(number)
-        worker.signals_due = [(now_s + delay_s, signal.SIGTERM), (now_s + delay_s + KILL_AFTER_S, signal.SIGKILL)]
+    def _begin_stop(self, worker: Worker, number: signal.Signals | None, delay_s: float) -> None:
+        worker.begin_stop(number, time.monotonic(), delay_s)
         self._stopping.append(worker)
 
     def _merge_dead_metrics(self) -> None:
@@ -367,15 +275,7 @@ class Supervisor:
             self._wait()
             self._check_workers()
         for worker in self._stopping:
-            worker.signal(signal.SIGKILL)
+            worker.send(signal.SIGKILL)
             worker.process.join()
         for slot in self._slots:
             slot.close()
-
-
-def _ended(worker: _Worker) -> bool:
-    """Whether it has ended; if so, it is joined."""
-    if worker.process.is_alive():
-        return False
-    worker.process.join()
-    return True

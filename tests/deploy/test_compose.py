@@ -173,7 +173,7 @@ def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
 
 def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
     """The engine waits for longer than the service drains before it kills."""
-    from service.process.supervisor import KILL_AFTER_S  # noqa: PLC0415
+    from service.process.worker import KILL_AFTER_S  # noqa: PLC0415
     from service.settings import Settings  # noqa: PLC0415 - only this test needs the service
 
     grace = re.fullmatch(r"(\d+)s", stacks["plain"]["services"]["service"]["stop_grace_period"])

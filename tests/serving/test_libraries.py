@@ -16,7 +16,7 @@ from service.auth.guard import GuardedRoute
 from service.errors import StartFailed
 from service.http.protocol import LimitedProtocol
 from service.libraries import PARTS, check_libraries
-from service.process.server import _DrainingServer, _WatchedServer, _WorkerServer
+from service.process.server import DrainingServer, WatchedServer, WorkerServer
 
 ROOT = Path(__file__).parents[2]
 SETS_ATTRIBUTES = [("prometheus-client", "_upper_bounds"), ("redis", "_writer"), ("uvicorn", "pipeline")]
@@ -31,9 +31,9 @@ def test_all_parts_are_there():
     ("ours", "theirs"),
     [
         (LimitedProtocol, HttpToolsProtocol),
-        (_WatchedServer, Server),
-        (_WorkerServer, Server),
-        (_DrainingServer, Server),
+        (WatchedServer, Server),
+        (WorkerServer, Server),
+        (DrainingServer, Server),
         (GuardedRoute, APIRoute),
     ],
 )

@@ -19,7 +19,7 @@ from service.errors import StartFailed
 from service.http import connection_limit, protocol
 from service.http.allowed_hosts import AllowedHosts
 from service.http.connection_limit import ConnectionLimit
-from service.process.server import _configure
+from service.process.server import configure
 from service.settings import Settings
 from service.system.open_files import limit_connections
 
@@ -93,7 +93,7 @@ def test_more_than_can_be_had_is_refused():
 
 def test_idle_connections_stay_longer_than_those_of_proxies(start_process):
     """More than the minute that is usual among proxies; and as long as it is told."""
-    assert _configure(Settings(bundle="b"), FastAPI()).timeout_keep_alive > 60
+    assert configure(Settings(bundle="b"), FastAPI()).timeout_keep_alive > 60
     process = start_process("--keep-alive-s", "0.5")
     with connect(process) as connection:
         connection.sendall(LIVE + b"\r\n")

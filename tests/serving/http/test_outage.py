@@ -14,9 +14,9 @@ from model.contract.query import encode_question
 from model.contract.sessions import Sessions
 from service.embedded.server import EmbeddedStore
 from service.errors import StoreUnavailable
-from service.http.protocol import DISCONNECT, DisconnectSignal
+from service.http.disconnect import DISCONNECT, DisconnectSignal
 from service.inference.engine import Ranked
-from service.process.server import _configure, _DrainingServer
+from service.process.server import DrainingServer, configure
 from service.recommend.batcher import Observers
 from service.store.circuit_breaker import CALLS
 
@@ -263,8 +263,8 @@ def test_readiness_while_starting_and_draining(make_client):
 def test_told_to_stop_it_is_draining_at_once(make_client):
     """From the signal on readiness is 503, while it still answers, and asks clients to go elsewhere next."""
     client = make_client()
-    config = _configure(client.service.settings, client.app)
-    server = _DrainingServer(config, lambda: None, client.service.health, drain_delay_s=60)
+    config = configure(client.service.settings, client.app)
+    server = DrainingServer(config, lambda: None, client.service.health, drain_delay_s=60)
     server.started = True
     response = client.get("/health/ready")
     assert (response.status_code, "connection" in response.headers) == (200, False)

@@ -21,11 +21,10 @@ from uvicorn.server import ServerState
 from service.errors import Problem
 from service.http import protocol
 from service.http.disconnect import cancel_on_disconnect
+from service.http.head import HEAD_MAX_BYTES, HEADERS_MAX
 from service.http.protocol import (
     BODY_LIMIT_S,
     HEAD_LIMIT_S,
-    HEAD_MAX_BYTES,
-    HEADERS_MAX,
     MESSAGE_MAX_BYTES,
     PIPELINE_MAX,
 )

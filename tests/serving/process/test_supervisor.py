@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from service.process import supervisor
-from service.process.supervisor import BACKOFF_MAX_S, SILENCE_LIMIT_S, Heartbeat, Supervisor
+from service.process.supervisor import Supervisor
+from service.process.worker import BACKOFF_MAX_S, SILENCE_LIMIT_S, Heartbeat, Worker
 from service.telemetry.multiprocess import lock_readers
 
 
@@ -43,9 +44,9 @@ def worker(supervised):
     """Its worker, which serves and whose signals are noted."""
     process: Any = SimpleNamespace(pid=0, exitcode=None, is_alive=lambda: True, sentinel=None)
     unused: Any = None
-    worker: Any = supervisor._Worker(process, Heartbeat(ready=True, beats=1), unused, 0.0, serves=True)
+    worker: Any = Worker(process, Heartbeat(ready=True, beats=1), unused, 0.0, serves=True)
     worker.sent = []
-    worker.signal = worker.sent.append
+    worker.send = worker.sent.append
     supervised._slots[0].worker = worker
     return worker
 
@@ -55,7 +56,7 @@ def test_it_tries_again_ever_more_seldom_and_never_gives_up(supervised, clock):
     [slot] = supervised._slots
     delays = []
     for _ in range(5000):
-        supervised._delay_retry(slot, refused=True)
+        slot.delay_retry(clock.now_s, refused=True)
         delays.append(slot.retry_at_s - clock.now_s)
     assert delays[:7] == [0, 1, 2, 4, 8, 16, BACKOFF_MAX_S]
     assert set(delays[7:]) == {BACKOFF_MAX_S}
