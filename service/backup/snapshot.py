@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from model.contract.event_archive import SUFFIX
 from service.archive.segments import LOCK as ARCHIVE_LOCK
 from service.backup.file_copy import copy_file
 from service.embedded.append_only import Say, read_manifest
 from service.embedded.data_folder import APPEND_ONLY_FOLDER, MANIFEST
 from service.errors import StartFailed
 
-SEGMENT: Final = ".jsonl.gz"
 WAIT_S: Final = 120.0
 """How long to try for a moment in which the archive does not change."""
 
@@ -111,7 +111,7 @@ def hold_moment(data_dir: Path, archive: Path, copy: ArchiveCopy) -> Iterator[Mo
 def _find_moment(data_dir: Path, archive: Path, stack: ExitStack) -> Moment | None:
     """The store between two identical listings of the archive; None if anything changed in between."""
     before = _list_archive(archive)
-    segments = {name: stamp for name, stamp in before.items() if name.endswith(SEGMENT)}
+    segments = {name: stamp for name, stamp in before.items() if name.endswith(SUFFIX)}
     try:
         notes = {name: (archive / name).read_bytes() for name in before if name not in segments}
     except FileNotFoundError:
