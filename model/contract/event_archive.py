@@ -18,7 +18,8 @@ from typing import Final
 EntryId = tuple[int, int]
 """Milliseconds and sequence number, as in an entry id of the store's log."""
 
-PATTERN: Final = "*.jsonl.gz"
+SUFFIX: Final = ".jsonl.gz"
+PATTERN: Final = f"*{SUFFIX}"
 """Glob pattern of segments."""
 
 COLUMNS: Final[Mapping[str, type]] = {
@@ -55,7 +56,7 @@ class Segment:
 def name_segment(folder: Path, partition: int, first: EntryId, last: EntryId) -> Segment:
     """The segment of a range of entry ids."""
     ids = "-".join(str(number) for number in (*first, *last))
-    return Segment(partition, first, last, folder / f"{partition:02d}-{ids}.jsonl.gz")
+    return Segment(partition, first, last, folder / f"{partition:02d}-{ids}{SUFFIX}")
 
 
 def parse_segment(path: Path) -> Segment | None:

@@ -15,7 +15,7 @@ from redis.retry import Retry
 
 from service.backup.backup import DIGESTS, Copied, back_up, restore, verify
 from service.embedded.append_only import check, repair
-from service.embedded.server import APPEND_ONLY_FOLDER, find_socket, hold_data
+from service.embedded.data_folder import APPEND_ONLY_FOLDER, find_socket, hold_data
 from service.errors import StartFailed
 from service.settings import PREFIX, Settings
 from service.store.redis_keys import LOST_EVENTS

@@ -20,7 +20,8 @@ from typing import Final, Literal
 import orjson
 
 from model.contract.atomic_files import sync_folder, write_whole
-from service.embedded.server import APPEND_ONLY_FOLDER, MANIFEST, find_binary, open_private
+from service.embedded.data_folder import APPEND_ONLY_FOLDER, MANIFEST, open_private
+from service.embedded.valkey import find_binary
 from service.errors import StartFailed
 
 CHUNK_BYTES: Final = 1 << 20

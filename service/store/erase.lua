@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- Erases ONE user: deletes history, version, marks and order, and writes a tombstone by which append.lua rejects earlier
--- events. Afterwards the caller deletes the user's entries in the log (HistoryStore.erase). The flag allow-oom lets the
--- script run in a full store: it frees more than it writes.
+-- Erases ONE user: deletes history, version, marks and order, and writes a tombstone by which append.lua rejects
+-- earlier events. Afterwards the caller deletes the user's entries in the log (HistoryStore.erase). The flag allow-oom
+-- lets the script run in a full store: it frees more than it writes.
 --
 -- KEYS    1 to 6 as in append.lua
 --   7  nextitem:erasing:{pp}         ZSET    digest of an erased user's id -> time in ms; until the archiver is done
 -- ARGV    1 digest of the user's id   2 the service's time in ms
 -- RETURNS the id of the last entry that the log ever held, '0-0' if there was none
 --
--- A tombstone, in key 6, consists of words separated by single spaces: `until_ms last_entry_id`, and for each remembered
--- event that is later than until_ms the word `timestamp_ms:digest of its event_id`. until_ms has 13 digits.
+-- A tombstone, in key 6, consists of words separated by single spaces: `until_ms last_entry_id`, and for each
+-- remembered event that is later than until_ms the word `timestamp_ms:digest of its event_id`. until_ms has 13 digits.
 
 local history, log, erased, erasing = KEYS[1], KEYS[5], KEYS[6], KEYS[7]
 
@@ -31,7 +31,8 @@ if redis.call('TYPE', log)['ok'] == 'stream' then
 end
 
 -- until_ms is the earlier of two clocks. With the later one, the user's next events would be rejected until the other
--- clock has caught up. Remembered events after until_ms get a word each: a client's clock may be ahead, or the two differ.
+-- clock has caught up. Remembered events after until_ms get a word each: a client's clock may be ahead, or the two may
+-- differ.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local before = redis.call('HGET', erased, ARGV[1]) or ''

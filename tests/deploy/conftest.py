@@ -17,7 +17,7 @@ import pytest
 import yaml
 from redis import Redis
 
-from service.embedded.server import find_binary
+from service.embedded.valkey import find_binary
 
 REPOSITORY = Path(__file__).parents[2]
 DEPLOY = REPOSITORY / "deploy"

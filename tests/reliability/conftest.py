@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.powercut import build_library
-from service.embedded.server import EmbeddedStore, find_binary
+from service.embedded.server import EmbeddedStore
+from service.embedded.valkey import find_binary
 
 BUNDLE = Path(__file__).parents[1] / "serving" / "bundle"
 

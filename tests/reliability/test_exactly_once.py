@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.reliability.chaos.proxy import Faults
 from benchmarks.reliability.chaos.system import run_system
-from service.embedded.server import find_binary
+from service.embedded.valkey import find_binary
 
 EVENTS = 5_000
 

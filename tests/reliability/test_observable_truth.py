@@ -9,7 +9,7 @@ import pytest
 from benchmarks.reliability.chaos.clients import EVENTS_PER_REQUEST
 from benchmarks.reliability.chaos.proxy import NO_FAULTS, Faults
 from benchmarks.reliability.chaos.system import run_system
-from service.embedded.server import find_binary
+from service.embedded.valkey import find_binary
 
 COUNT = re.compile(r'^nextitem_events_total\{result="(\w+)",type="view"\} (\S+)$', re.MULTILINE)
 

