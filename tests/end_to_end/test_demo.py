@@ -192,7 +192,7 @@ def test_traffic_refuses_a_rate_that_it_cannot_keep(rate):
     assert "argument --rate" in ended.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a leash polls for half a second or more")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a parent's death is polled, for half a second or more")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
 def test_service_ends_with_the_demo(tmp_path, number):
     """A closed terminal, or a kill -9 of the demo, ends the service and its store."""
