@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PORT ?= 8000
 CHECK ?=
 FRESH ?=
-RECIPE ?= demo
+RECIPE ?= bert4rec-small
 DATA ?= ../shared/data
 # cpu: a couple of hundred megabytes; cuda: the plain index's build, several gigabytes on Linux. Once chosen, it stays.
 TORCH ?= $(if $(wildcard $(VENV)/.torch-cuda),cuda,cpu)

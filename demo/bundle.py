@@ -14,7 +14,7 @@ from pathlib import Path
 from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, head, train
 
 RECIPES = Path(__file__).parents[1] / "training" / "recipes"
-TITLES = {"demo": "BERT4Rec", "nova": "NOVA-BERT, with genres and years"}
+TITLES = {"bert4rec-small": "BERT4Rec", "nova": "NOVA-BERT, with genres and years"}
 """The recipes to choose from, each within four minutes on two cores."""
 LOG, ITEMS = "interactions.csv", "items.csv"
 
@@ -35,7 +35,9 @@ def main() -> int:
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
     """Let the caller choose what to train, and whether again."""
-    parser.add_argument("--recipe", choices=TITLES, default="demo", help="what to train (default demo)")
+    parser.add_argument(
+        "--recipe", choices=TITLES, default="bert4rec-small", help="what to train (default bert4rec-small)"
+    )
     parser.add_argument("--fresh", action="store_true", help="train anew, whatever is there")
 
 

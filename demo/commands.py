@@ -66,13 +66,13 @@ def train(*arguments: str) -> None:
 def serve(bundles: Path, store: Path, port: int, log: Path) -> Iterator[httpx.Client]:
     """Run nextitem-serve on 127.0.0.1 and give a client of it; stop it at the end, whatever happens."""
     url = f"http://127.0.0.1:{port}"
-    # The leash ends the service when this process ends without being able to.
-    leash = [sys.executable, "-m", "service.system.parent_death", str(os.getpid())]
+    # A parent-death signal ends the service when this process is killed and cannot.
+    parent_death = [sys.executable, "-m", "service.system.parent_death", str(os.getpid())]
     arguments = ["--bundle", str(bundles), "--data-dir", str(store), "--port", str(port)]
     with log.open("wb") as output:
         # Its own session: Ctrl-C reaches the demo alone, which then stops the service in order.
         process = subprocess.Popen(  # noqa: S603 - ours
-            [*leash, _find("nextitem-serve"), *arguments],
+            [*parent_death, _find("nextitem-serve"), *arguments],
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

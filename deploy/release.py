@@ -120,7 +120,7 @@ def main(words: Sequence[str]) -> int:
             run(folder, name, "--help")
         write_log(folder / "log.csv")
         settings = [part for setting in SMALL for part in ("--set", setting)]
-        run(folder, "nextitem-train", "fit", "demo", "--data", "log.csv", "--out", "run", *settings)
+        run(folder, "nextitem-train", "fit", "bert4rec-small", "--data", "log.csv", "--out", "run", *settings)
         run(folder, "nextitem-train", "publish", "run", "--out", "bundles")
         try_service(folder)
     except ReleaseFailed as error:

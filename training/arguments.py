@@ -18,7 +18,7 @@ PROTOCOL_NAMES = {
 }
 """The code of each protocol, which results hold, and the name that says what it is. Options accept both."""
 _PROTOCOLS = ", ".join(name if name == code else f"{name} ({code})" for code, name in PROTOCOL_NAMES.items())
-BENCHMARK_MODELS = ("pop", "markov", "rules", "item-knn", "session-knn", "bpr-mf", "fpmc", "gru4rec", "demo")
+BENCHMARK_MODELS = ("pop", "markov", "rules", "item-knn", "session-knn", "bpr-mf", "fpmc", "gru4rec", "bert4rec-small")
 DATA_SET_NAMES = ("ml-100k", "ml-1m", "ml-20m")
 
 
@@ -35,7 +35,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "recipe", metavar="RECIPE", help="name of a shipped recipe (demo, sasrec-ml-1m) or path of a .toml file"
+        "recipe",
+        metavar="RECIPE",
+        help="name of a shipped recipe (bert4rec-small, sasrec-ml-1m) or path of a .toml file",
     )
     _add_data(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="folder of the run")

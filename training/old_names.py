@@ -28,6 +28,8 @@ OLD_KEYS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """The deprecated name of a key, by section, and its name today. Recipes and stored runs may still use the old ones."""
+OLD_RECIPES: Mapping[str, str] = {"demo": "bert4rec-small"}
+"""The deprecated name of a shipped recipe, and its name today."""
 _announced: set[str] = set()
 
 
@@ -40,6 +42,13 @@ def rename_keys(section: str, entries: Mapping[str, Any], old_names: dict[str, s
                 raise RecipeError(f"{section}.{old} is the old name of {section}.{new}: give {section}.{new} only")
             old_names[f"{section}.{old}"] = f"{section}.{new}"
     return {renamed.get(key, key): value for key, value in entries.items()}
+
+
+def rename_recipe(name: str) -> str:
+    """The name today of a shipped recipe. Announces a deprecated one."""
+    if name in OLD_RECIPES:
+        announce_old_names({f"recipe {name}": OLD_RECIPES[name]})
+    return OLD_RECIPES.get(name, name)
 
 
 def announce_old_names(names: Mapping[str, str], stored_in: str = "") -> None:

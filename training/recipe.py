@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from model.nets.configs import ConfigError
 from training.errors import RecipeError
-from training.old_names import announce_old_names, rename_keys
+from training.old_names import announce_old_names, rename_keys, rename_recipe
 from training.recipe_models import (
     DEFAULT,
     MODELS,
@@ -188,11 +188,15 @@ MODEL_KEYS = {entry.name for kind in MODELS.values() for entry in fields(kind)}
 """What [model] may hold for one model or another."""
 
 
+def find_recipe(name: str) -> Path:
+    """The file of a recipe by name or path, whether it is there or not. Announces deprecated names."""
+    path = Path(name)
+    return path if path.suffix or path.is_file() else RECIPES / f"{rename_recipe(name)}.toml"
+
+
 def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     """Read a recipe by name or path and apply `section.key=value` settings. Raises RecipeError."""
-    path = Path(name)
-    if not path.suffix and not path.is_file():
-        path = RECIPES / f"{name}.toml"
+    path = find_recipe(name)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -66,7 +66,7 @@ GROUPS = (
         name="ml-1m",
         log="ml-1m/ml-1m.txt.gz",
         items="ml-1m/items.tsv",
-        models=("demo", "nova"),
+        models=("bert4rec-small", "nova"),
         seeds=(1, 2, 3),
         settings=("train.epochs=10", "train.budget_seconds=3600"),
     ),

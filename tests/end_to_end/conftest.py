@@ -47,7 +47,7 @@ def bundles(log, tmp_path_factory):
     """The folder to which that log's model was published."""
     folder = tmp_path_factory.mktemp("published")
     data, run_folder, out = log / "interactions.csv", folder / "run", folder / "bundles"
-    run("training.cli", "fit", "demo", "--data", data, "--out", run_folder, "--set", "train.epochs=1")
+    run("training.cli", "fit", "bert4rec-small", "--data", data, "--out", run_folder, "--set", "train.epochs=1")
     run("training.cli", "publish", run_folder, "--out", out, "--items", log / "items.csv")
     return out
 

@@ -108,17 +108,17 @@ def test_a_model_that_does_not_beat_popularity_is_not_kept(tmp_path, train_in_no
     leads += [{"value": lead, "low": lead - 0.01, "high": lead + 0.01} for lead in (0.002, 0.05, 0.06)]
     folders = (tmp_path / "data", tmp_path / "runs", tmp_path / "bundles")
     with pytest.raises(DemoFailed, match=r"does not beat popularity beyond chance, .* \+0.0020 \[-0.0080, \+0.0120\]"):
-        make_bundle(*folders, "demo", fresh=False)
+        make_bundle(*folders, "bert4rec-small", fresh=False)
     assert commands == ["fetch", "fit"]
     capsys.readouterr()
-    run = make_bundle(*folders, "demo", fresh=False)
+    run = make_bundle(*folders, "bert4rec-small", fresh=False)
     said = " ".join(capsys.readouterr().out.split())
     assert "is dropped and another one trained: it does not beat popularity beyond chance" in said
     assert commands == ["fetch", "fit", "fetch", "fit", "publish"]
-    make_bundle(*folders, "demo", fresh=False)
+    make_bundle(*folders, "bert4rec-small", fresh=False)
     assert "dropped" not in capsys.readouterr().out
     assert json.loads((run / "results.json").read_text())["over_popularity"]["value"] == 0.05
-    make_bundle(*folders, "demo", fresh=True)
+    make_bundle(*folders, "bert4rec-small", fresh=True)
     assert "dropped and another one trained: you asked for it" in " ".join(capsys.readouterr().out.split())
     assert json.loads((run / "results.json").read_text())["over_popularity"]["value"] == 0.06
 
@@ -192,7 +192,7 @@ def test_traffic_refuses_a_rate_that_it_cannot_keep(rate):
     assert "argument --rate" in ended.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a leash polls for half a second or more")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a parent's death is polled, for half a second or more")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
 def test_service_ends_with_the_demo(tmp_path, number):
     """A closed terminal, or a kill -9 of the demo, ends the service and its store."""

@@ -31,7 +31,7 @@ def run(tmp_path):
     log = tmp_path / "log.csv"
     log.write_text("user,item,timestamp,type,value\n" + "\n".join(rows) + "\n")
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    assert main(["fit", "demo", "--data", str(log), "--out", str(tmp_path / "run"), *settings]) == 0
+    assert main(["fit", "bert4rec-small", "--data", str(log), "--out", str(tmp_path / "run"), *settings]) == 0
     run = Run.open(tmp_path / "run")
     network = load_network(run)
     torch.manual_seed(1)

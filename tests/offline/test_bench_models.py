@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "models"
 
 
-GROUP = Group(name="ml-1m", log="none.txt", models=("pop", "demo"), protocols=("P2",), seeds=(1,))
+GROUP = Group(name="ml-1m", log="none.txt", models=("pop", "bert4rec-small"), protocols=("P2",), seeds=(1,))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_cells_of_todays_recipes_pass(check):
 
 def test_a_cell_of_another_recipe_is_listed(check, fresh):
     """One key differs: status 1, and the cell by its path."""
-    path = fresh / "demo-s1.json"
+    path = fresh / "bert4rec-small-s1.json"
     document = json.loads(path.read_text())
     document["recipe"]["train"]["clip_norm"] += 1
     path.write_text(json.dumps(document))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.accuracy.models import GROUPS
 from model.nets import registry
 from training import old_names, recipe_models
 from training.errors import RecipeError
@@ -25,7 +26,9 @@ KEYS = [
     for section, kinds in SECTIONS.items()
     for key in dict.fromkeys(entry.name for kind in kinds for entry in fields(kind))
 ]
-DEMO = {entry.name for kind in (DataRecipe, recipe_models.TransformerRecipe, TrainRecipe) for entry in fields(kind)}
+EXPLAINED = {
+    entry.name for kind in (DataRecipe, recipe_models.TransformerRecipe, TrainRecipe) for entry in fields(kind)
+}
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "reference" / "recipes.md"
 
@@ -173,6 +176,22 @@ def test_a_setting_by_an_old_name_goes_over_the_recipe():
         make_recipe({"model": {"name": "sasrec", "network": "sasrec"}})
 
 
+def test_the_old_name_of_a_recipe_is_read_and_announced(capsys, monkeypatch):
+    """One line on stderr says what it is called now."""
+    monkeypatch.setattr(old_names, "_announced", set())
+    assert read_recipe("demo") == read_recipe("bert4rec-small")
+    assert capsys.readouterr().err.splitlines() == [
+        "nextitem-train: deprecated names, removed in the next release: recipe demo is now bert4rec-small"
+    ]
+
+
+def test_old_names_of_recipes_stand_for_recipes_that_exist():
+    """Each leads to a shipped recipe, and none of them is one."""
+    shipped = {path.stem for path in RECIPES.glob("*.toml")}
+    assert set(old_names.OLD_RECIPES.values()) <= shipped
+    assert not set(old_names.OLD_RECIPES) & shipped
+
+
 def test_windows_may_touch_but_leave_no_gap():
     """A step of the whole window is the largest one."""
     touching = {"model": {"max_length": 9}, "train": {"window_stride": 9}}
@@ -203,7 +222,7 @@ def test_recipes_are_found_by_name_or_path(tmp_path):
     path.write_text("[train]\nepochs = 2\n")
     assert read_recipe(str(path)).train.epochs == 2
     assert vars(read_recipe("bert4rec-ml-1m").model)["max_length"] == 200
-    with pytest.raises(RecipeError, match=r"no recipe 'none': .* bert4rec-ml-1m, .* demo, "):
+    with pytest.raises(RecipeError, match=r"no recipe 'none': .* bert4rec-ml-1m, .* bert4rec-small, "):
         read_recipe("none")
     path.write_text("[train\n")
     with pytest.raises(RecipeError, match=r"mine\.toml cannot be read as a recipe"):
@@ -228,7 +247,7 @@ def test_reading_a_recipe_imports_no_torch():
 
 def test_a_recipe_survives_json():
     """What config.json holds gives the same recipe again."""
-    made = read_recipe("demo", ["data.event_types=['view']"])
+    made = read_recipe("bert4rec-small", ["data.event_types=['view']"])
     assert make_recipe(made.to_dict()) == made
 
 
@@ -251,13 +270,26 @@ def test_shipped_recipes_are_valid(name):
 
 @pytest.mark.parametrize(("section", "key"), KEYS)
 def test_every_key_is_documented(section, key):
-    """Each key has a row in recipes.md under its section; those of the demo's network a comment in demo.toml."""
+    """Each key has a row in recipes.md under its section; those of a transformer a comment in bert4rec-small.toml."""
     heading = re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE)
     table = next(part for part in heading if part.startswith(f"[{section}]"))
     assert re.search(rf"^\| `{key}` \| .+ \| .{{10,}} \|$", table, flags=re.MULTILINE)
-    assert key not in DEMO or re.search(
-        rf"^(# )?{key} = \S+ .*# .{{5,}}$", (RECIPES / "demo.toml").read_text(), flags=re.MULTILINE
+    assert key not in EXPLAINED or re.search(
+        rf"^(# )?{key} = \S+ .*# .{{5,}}$", (RECIPES / "bert4rec-small.toml").read_text(), flags=re.MULTILINE
     )
+
+
+def test_advanced_keys_are_set_nowhere():
+    """What the advanced tables of recipes.md hold is at its default in every shipped recipe and every benchmark."""
+    parts = re.split(r"^### Advanced keys of \[(\w+)\]$", DOCS.read_text(), flags=re.MULTILINE)
+    tables = zip(parts[1::2], (re.split("^##", part, flags=re.MULTILINE)[0] for part in parts[2::2]), strict=True)
+    advanced = {(section, key) for section, text in tables for key in re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)}
+    recipes = [read_recipe(path.stem) for path in RECIPES.glob("*.toml")]
+    recipes += [cell.recipe for group in GROUPS for cell in group.make_plan(ROOT, ROOT, ROOT).list_cells()]
+    assert len(advanced) > 9
+    assert not advanced & {
+        (section, key) for made in recipes for section in SECTIONS for key in made.list_choices()[section]
+    }
 
 
 def test_documented_defaults_are_the_real_ones():

@@ -300,15 +300,18 @@ def test_baselines_are_evaluated_like_runs(cycle_csv, capsys, baseline):
     ("arguments", "message"),
     [
         (["fit", "none", "--data", "{csv}", "--out", "{out}"], "there is no recipe 'none'"),
-        (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--set", "train.epoch=1"], "did you mean train.epochs"),
-        (["fit", "demo", "--data", "{none}", "--out", "{out}"], "is neither a file"),
-        (["fit", "demo", "--data", "{csv}", "--out", "{full}"], "is not empty: choose another --out"),
-        (["fit", "demo", "--data", "{two}", "--out", "{out}"], "no user has 3 events"),
         (
-            ["fit", "demo", "--data", "{micro}", "--out", "{out}"],
+            ["fit", "bert4rec-small", "--data", "{csv}", "--out", "{out}", "--set", "train.epoch=1"],
+            "did you mean train.epochs",
+        ),
+        (["fit", "bert4rec-small", "--data", "{none}", "--out", "{out}"], "is neither a file"),
+        (["fit", "bert4rec-small", "--data", "{csv}", "--out", "{full}"], "is not empty: choose another --out"),
+        (["fit", "bert4rec-small", "--data", "{two}", "--out", "{out}"], "no user has 3 events"),
+        (
+            ["fit", "bert4rec-small", "--data", "{micro}", "--out", "{out}"],
             "micro.csv, line 2: the time in column 'timestamp' lies",
         ),
-        (["fit", "demo", "--data", "{csv}", "--out", "{out}", "--items", "{two}x"], "is not a file"),
+        (["fit", "bert4rec-small", "--data", "{csv}", "--out", "{out}", "--items", "{two}x"], "is not a file"),
         (["evaluate", "{out}", "--data", "{csv}"], "is not a run: it has no config.json"),
         (
             ["evaluate", "pop", "--data", "{csv}", "--set", "train.epochs=1"],

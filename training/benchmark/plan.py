@@ -20,7 +20,7 @@ from training.evaluation.protocol import PROTOCOLS, SEED, EvaluationTask, requir
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate_task, remove_seen
 from training.evaluation.results import describe_scores
 from training.fit.fit import fit
-from training.recipe import Recipe, read_recipe
+from training.recipe import Recipe, find_recipe, read_recipe
 from training.recipe_models import BaselineRecipe
 from training.runs.evaluate import name_protocol, prepare_run
 from training.runs.run import Run
@@ -63,7 +63,12 @@ class Plan:
     def _make_cell(self, model: str, recipe: Recipe, protocol: str) -> Cell:
         require_split(PROTOCOLS[protocol], recipe.data, recipe.data, model)
         return Cell(
-            model=Path(model).stem, recipe=recipe, data=self.name, protocol=protocol, out=self.out, runs=self.runs
+            model=find_recipe(model).stem,
+            recipe=recipe,
+            data=self.name,
+            protocol=protocol,
+            out=self.out,
+            runs=self.runs,
         )
 
     def _require_one_log(self, cells: Sequence[Cell]) -> None:

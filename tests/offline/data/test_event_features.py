@@ -135,7 +135,7 @@ def test_a_run_that_is_told_of_events_is_published_with_its_types(tmp_path, cycl
     log.write_text("user,item,timestamp,type,value\n" + "\n".join(rows) + "\n")
     small = ["model.max_length=6", "model.width=16", "model.layers=1", "train.epochs=2", "train.batch_size=8"]
     settings = ["model.name=nova-bert", 'data.event_features=["gap","type","value"]', "train.device=cpu", *small]
-    fit = ["fit", "demo", "--data", str(log), "--out", str(out)]
+    fit = ["fit", "bert4rec-small", "--data", str(log), "--out", str(out)]
     assert main([*fit, *(word for setting in settings for word in ("--set", setting))]) == 0
     assert main(["evaluate", str(out), "--data", str(log)]) == 0
     assert main(["recommend", str(out), "--data", str(log), "--users", "u01"]) == 0

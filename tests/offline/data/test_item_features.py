@@ -126,7 +126,7 @@ SMALL = [
 def test_a_run_with_side_information_is_trained_and_published(tmp_path, cycle_csv, items_csv, capsys):
     """The columns are in the run, their codes in the weights and in the bundle's graph, whose inputs stay the same."""
     out, bundles = tmp_path / "run", tmp_path / "bundles"
-    fit = ["fit", "demo", "--data", str(cycle_csv), "--out", str(out), *SMALL]
+    fit = ["fit", "bert4rec-small", "--data", str(cycle_csv), "--out", str(out), *SMALL]
     assert main(fit) == 2
     assert "give that file with --items FILE" in capsys.readouterr().err
     assert not (out / "config.json").exists()
@@ -143,7 +143,7 @@ def test_a_run_with_side_information_is_trained_and_published(tmp_path, cycle_cs
 def test_new_items_are_published_with_what_is_known_of_them(tmp_path, cycle_csv, items_csv):
     """Those whose features the network can read, at their place among the ids; the others are told apart by nothing."""
     out, new, bundles = tmp_path / "run", tmp_path / "new.csv", tmp_path / "bundles"
-    fit = ["fit", "demo", "--data", str(cycle_csv), "--items", str(items_csv), "--out", str(out), *SMALL]
+    fit = ["fit", "bert4rec-small", "--data", str(cycle_csv), "--items", str(items_csv), "--out", str(out), *SMALL]
     assert main([*fit, "--set", "model.id_dropout=0.2"]) == 0
     new.write_text("item,genres,year\na-new,odd|all,1999\ni05b,jazz,2001\nz-blank,jazz,\n")
     assert main(["publish", str(out), "--out", str(bundles), "--items", str(new)]) == 0
@@ -162,7 +162,10 @@ def test_new_items_are_published_with_what_is_known_of_them(tmp_path, cycle_csv,
 def test_a_damaged_features_file_is_named(tmp_path, cycle_csv, items_csv):
     """One sentence, no traceback."""
     out = tmp_path / "run"
-    assert main(["fit", "demo", "--data", str(cycle_csv), "--items", str(items_csv), "--out", str(out), *SMALL]) == 0
+    assert (
+        main(["fit", "bert4rec-small", "--data", str(cycle_csv), "--items", str(items_csv), "--out", str(out), *SMALL])
+        == 0
+    )
     (out / "features.json").write_text('[{"name": "genres"}]')
     with pytest.raises(Exception, match=r"features\.json is not what a run writes"):
         load_network(Run.open(out))

@@ -64,7 +64,7 @@ def test_fit_begins_with_them(tmp_path, cycle_csv):
     settings = ["train.epochs=1", "train.learning_rate=1e-9", "train.weight_decay=0.0", "model.name=sasrec"]
     tables = {}
     for name, start in (("one", "ppmi"), ("two", "ppmi"), ("random", "random")):
-        command = ["fit", "demo", "--data", str(cycle_csv), "--out", str(tmp_path / name)]
+        command = ["fit", "bert4rec-small", "--data", str(cycle_csv), "--out", str(tmp_path / name)]
         for setting in (*settings, f"train.item_init={start}"):
             command += ["--set", setting]
         assert main(command) == 0
