@@ -105,7 +105,7 @@ class ServiceProcess:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(*self._command, stderr=log)
         async with asyncio.timeout(_START_LIMIT_S):
-            while not (url := _find_url(self._log.read_bytes()[said:])):
+            while not (url := find_url(self._log.read_bytes()[said:])):
                 if self._process.returncode is not None:
                     raise RuntimeError(f"the service ended at once: see {self._log}")
                 await asyncio.sleep(0.02)
@@ -143,13 +143,15 @@ def _running(process: asyncio.subprocess.Process | None) -> asyncio.subprocess.P
     return process
 
 
-def _find_url(log: bytes) -> str | None:
-    for line in log.splitlines(keepends=True):
-        if line.endswith(b"\n") and line.startswith(b"{"):
-            message = str(json.loads(line)["message"])
-            if message.startswith("Serving "):
-                return message.split(" at ")[1].partition(",")[0]
-    return None
+def read_url(message: str) -> str | None:
+    """Where a service answers, by what it logs once it does; None of any other message."""
+    return message.split(" at ")[1].partition(",")[0] if message.startswith("Serving ") else None
+
+
+def find_url(log: bytes) -> str | None:
+    """Where a service answers, by its log so far; None as long as it does not."""
+    whole = (line for line in log.splitlines(keepends=True) if line.endswith(b"\n") and line.startswith(b"{"))
+    return next(filter(None, (read_url(json.loads(line)["message"]) for line in whole)), None)
 
 
 async def _answers(client: Redis) -> bool:

@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
+from benchmarks.harness.console import say
 from benchmarks.harness.cpu_time import compare, look
 from benchmarks.harness.powercut import build_library
 from benchmarks.harness.processes import SAFE_OPTIONS
@@ -109,11 +110,6 @@ def describe(violations: Sequence[Violation]) -> str:
     """How many of each kind."""
     counts = Counter(violation.kind for violation in violations)
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common()) or "none"
-
-
-def say(line: str) -> None:
-    """A line for whoever waits."""
-    print(line, flush=True)  # noqa: T201 - progress and result
 
 
 def read_arguments() -> argparse.Namespace:

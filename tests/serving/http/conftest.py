@@ -20,6 +20,7 @@ import pytest
 import uvloop
 from fastapi import FastAPI
 
+from benchmarks.harness.processes import read_url
 from service.app import create_app
 from service.embedded.server import EmbeddedStore
 from service.http.dependencies import Service
@@ -198,7 +199,8 @@ class Process:
         self._stderr = self._process.stderr
         for line in self._stderr:
             self.log.append(json.loads(line))
-            if self.log[-1]["message"].startswith("Serving "):
+            if url := read_url(self.log[-1]["message"]):
+                self.url = url
                 break
         else:
             raise AssertionError(f"the service did not start: {self.log}")
@@ -206,7 +208,6 @@ class Process:
             fault_file.write_text(f"slow {run_s}")
         self.temporary = Path(environment["TMPDIR"])
         self.started = self.log[-1]["message"]
-        self.url = self.started.split(" at ")[1].split(",")[0]
         self._reader = ThreadPoolExecutor(1)
         self._rest = self._reader.submit(self._stderr.read)
 
