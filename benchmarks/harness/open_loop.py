@@ -52,7 +52,6 @@ class Outcome:
 
 
 def encode_post(path: str, body: bytes) -> bytes:
-    """A POST request of JSON."""
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
@@ -154,7 +153,6 @@ class _Connection(asyncio.Protocol):
             self._answer.set_result(answer)
 
     def close(self) -> None:
-        """End it."""
         self.ended = True
         if self._transport is not None:
             self._transport.close()

@@ -67,7 +67,6 @@ class StoreProcess:
         return client
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         _running(self._process).send_signal(number)
 
     async def kill(self) -> None:
@@ -117,13 +116,11 @@ class ServiceProcess:
         return _running(self._process).pid
 
     async def kill(self) -> None:
-        """End it with SIGKILL."""
         process = _running(self._process)
         process.kill()
         await process.wait()
 
     async def stop(self) -> None:
-        """End it in order."""
         process = _running(self._process)
         process.send_signal(signal.SIGTERM)
         await process.wait()

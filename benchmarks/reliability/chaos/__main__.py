@@ -113,7 +113,6 @@ def describe(violations: Sequence[Violation]) -> str:
 
 
 def read_arguments() -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reliability.chaos", description=__doc__)
     parser.add_argument(
         "--events", type=int, default=50_000, help="events to acknowledge in all (default: %(default)s)"

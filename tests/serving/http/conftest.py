@@ -85,7 +85,6 @@ class Client:
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[:1] != "#")}
 
     def close(self) -> None:
-        """Shut the app down."""
         self.run(self.http.aclose())
         self._runner.run(self._lifespan.__aexit__(None, None, None))
         self._runner.close()
@@ -213,7 +212,6 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process id of the one that was started."""
         return self._process.pid
 
     def family(self) -> set[int]:
@@ -235,7 +233,6 @@ class Process:
         return list(self.temporary.glob(f"{PREFIX}*/*.db"))
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         os.kill(self.pid, number)
 
     def wait(self) -> int:
