@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from select import select
 
-from benchmarks.harness.open_loop import CONTENT_LENGTH, Shot, percentile
+from benchmarks.harness.open_loop import Shot, percentile, split_answer
 
 APART_S = 0.001
 """Between two connections, so that workers that share a socket share them, too."""
@@ -75,11 +75,7 @@ def judge_http(mark: bytes, *, times: int = 1) -> Judge:
     """Good are answers with status 200 that hold the mark so many times at least."""
 
     def judge(received: bytes) -> bool | None:
-        end = received.find(b"\r\n\r\n")
-        if end < 0:
-            return None
-        length = CONTENT_LENGTH.search(received, 0, end)
-        if len(received) < end + 4 + (int(length[1]) if length else 0):
+        if split_answer(received) is None:
             return None
         return received.startswith(b"HTTP/1.1 200 ") and received.count(mark) >= times
 

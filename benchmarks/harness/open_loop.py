@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 IDLE_LIMIT_S = 2.0
 """Services end idle connections; uvicorn does after 5 s."""
 
-CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _CLOSE = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 _SOURCE = re.compile(rb'"source":"(\w+)","degraded":(?:null|"(\w+)")')
 
@@ -52,9 +52,15 @@ class Outcome:
 
 
 def encode_post(path: str, body: bytes) -> bytes:
-    """A POST request of JSON."""
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def split_answer(received: bytes) -> tuple[bytes, bytes] | None:
+    """Head and body of an HTTP answer; None as long as some of it is missing."""
+    head, found, content = received.partition(b"\r\n\r\n")
+    length = _CONTENT_LENGTH.search(head)
+    return (head, content) if found and len(content) >= (int(length[1]) if length else 0) else None
 
 
 def plan(payloads: Sequence[bytes], *, rate: float, seconds: float, label: str = "", seed: int = 0) -> Iterator[Shot]:
@@ -140,16 +146,13 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        head, found, content = self._received.partition(b"\r\n\r\n")
-        length = CONTENT_LENGTH.search(head)
-        if found and self._answer is not None and len(content) >= (int(length[1]) if length else 0):
+        if self._answer is not None and (answer := split_answer(self._received)) is not None:
             self._received = b""
-            if _CLOSE.search(head):
+            if _CLOSE.search(answer[0]):
                 self.close()
-            self._answer.set_result((head, content))
+            self._answer.set_result(answer)
 
     def close(self) -> None:
-        """End it."""
         self.ended = True
         if self._transport is not None:
             self._transport.close()

@@ -67,7 +67,6 @@ class StoreProcess:
         return client
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         _running(self._process).send_signal(number)
 
     async def kill(self) -> None:
@@ -105,7 +104,7 @@ class ServiceProcess:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(*self._command, stderr=log)
         async with asyncio.timeout(_START_LIMIT_S):
-            while not (url := _find_url(self._log.read_bytes()[said:])):
+            while not (url := find_url(self._log.read_bytes()[said:])):
                 if self._process.returncode is not None:
                     raise RuntimeError(f"the service ended at once: see {self._log}")
                 await asyncio.sleep(0.02)
@@ -117,13 +116,11 @@ class ServiceProcess:
         return _running(self._process).pid
 
     async def kill(self) -> None:
-        """End it with SIGKILL."""
         process = _running(self._process)
         process.kill()
         await process.wait()
 
     async def stop(self) -> None:
-        """End it in order."""
         process = _running(self._process)
         process.send_signal(signal.SIGTERM)
         await process.wait()
@@ -143,13 +140,15 @@ def _running(process: asyncio.subprocess.Process | None) -> asyncio.subprocess.P
     return process
 
 
-def _find_url(log: bytes) -> str | None:
-    for line in log.splitlines(keepends=True):
-        if line.endswith(b"\n") and line.startswith(b"{"):
-            message = str(json.loads(line)["message"])
-            if message.startswith("Serving "):
-                return message.split(" at ")[1].partition(",")[0]
-    return None
+def read_url(message: str) -> str | None:
+    """Where a service answers, by what it logs once it does; None of any other message."""
+    return message.split(" at ")[1].partition(",")[0] if message.startswith("Serving ") else None
+
+
+def find_url(log: bytes) -> str | None:
+    """Where a service answers, by its log so far; None as long as it does not."""
+    whole = (line for line in log.splitlines(keepends=True) if line.endswith(b"\n") and line.startswith(b"{"))
+    return next(filter(None, (read_url(json.loads(line)["message"]) for line in whole)), None)
 
 
 async def _answers(client: Redis) -> bool:

@@ -25,7 +25,6 @@ REQUEST = (
 
 
 def main() -> int:
-    """Measure both."""
     best_us = uvloop.run(measure())
     print(", ".join(f"{kind.__name__}: {us:.1f} us a request" for kind, us in best_us.items()))  # noqa: T201 - the result
     return 0

@@ -34,7 +34,6 @@ def main() -> int:
 
 
 def measure() -> str:
-    """Figures of this process."""
     metrics = Metrics(event_types=["view"], model_version="v", routes=[("/recommend", "POST")])
     request_us = [_time(lambda: _answer_one(metrics), REQUESTS) * 1e6 for _ in range(15)]
     scrape_ms = [_time(metrics.expose, SCRAPES) * 1e3 for _ in range(15)]

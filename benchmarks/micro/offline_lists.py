@@ -43,7 +43,6 @@ class Pace(NamedTuple):
 
 
 def main() -> int:
-    """Measure both in turns."""
     torch.set_num_threads(1)
     network = draw_network(CASE, "bert4rec")
     vocabulary = Vocabulary.from_items(f"i{number:04d}" for number in range(CASE.items))

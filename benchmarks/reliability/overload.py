@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmarks.harness.console import say
 from benchmarks.harness.cpu_time import compare, look
 from benchmarks.harness.open_loop import Outcome, encode_post, fire, percentile, plan
 from benchmarks.harness.processes import ServiceProcess
@@ -161,11 +162,6 @@ def judge_crowd(crowd: Step) -> int:
 
 def _spell(milliseconds: float) -> str:
     return " " * 8 if math.isnan(milliseconds) else f"{milliseconds:>5.0f} ms"
-
-
-def say(line: str) -> None:
-    """A line for whoever waits."""
-    print(line, flush=True)  # noqa: T201 - progress and result
 
 
 if __name__ == "__main__":

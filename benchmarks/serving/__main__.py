@@ -10,7 +10,8 @@ import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.harness.cases import CASES, read_case
+from benchmarks.harness.cases import CASES, Case, read_case
 from benchmarks.harness.machine import describe_machine
 from benchmarks.serving.events import compare_events
 from benchmarks.serving.material import draw_histories, write_network
@@ -84,9 +85,27 @@ def _run(options: argparse.Namespace, roster: Sequence[System], logs: Path) -> N
         connections=options.connections,
         environments=options.environments,
     )
+    document = _describe_run(options)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    # Drawn between turns only: the generator shares its process with nobody.
+    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+
+        def announce(words: str, done: int | None = None, total: int | None = None) -> None:
+            progress.update(task, description=words, completed=done, total=total, refresh=True)
+
+        bench = _Bench(options, roster, plan, logs, document, announce)
+        if "events" in options.loads:
+            bench.compare_events()
+        for case in options.cases if {"closed", "open"} & set(options.loads) else ():
+            bench.compare_answers(case)
+
+
+def _describe_run(options: argparse.Namespace) -> dict[str, Any]:
     folders = {str(options.environments): "ENVIRONMENTS", str(options.cache): "CACHE", str(options.out): "OUT"}
     given = [folders.get(word, word) for word in sys.argv[1:]]  # no folder of the reader
-    document: dict[str, Any] = {
+    return {
         "command": shlex.join([Path(sys.executable).name, "-m", "benchmarks.serving", *given]),
         "began_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
         "environment": describe_machine()
@@ -100,52 +119,60 @@ def _run(options: argparse.Namespace, roster: Sequence[System], logs: Path) -> N
         },
         "cases": [],
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
-    # Drawn between turns only: the generator shares its process with nobody.
-    with Progress(console=console, transient=True, auto_refresh=False, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=None)
 
-        def announce(words: str, done: int | None = None, total: int | None = None) -> None:
-            progress.update(task, description=words, completed=done, total=total, refresh=True)
 
-        if "events" in options.loads:
-            folder = write_network(options.cases[0], options.cache, announce=announce)
-            turns: list[Any] = []
-            for turn in compare_events(roster, folder, plan, logs=logs, announce=announce):
-                turns.append(turn)
-                document["events"] = {"turns": turns, "summary": summarize_events(turns)}
-                write_json(options.out, document)
-                announce(f"/events: round {turn['round'] + 1} of {plan.rounds}, {turn['contestant']}")
-            _say("POST /events, one event a request, fsync always", document["events"]["summary"])
-        for case in options.cases if {"closed", "open"} & set(options.loads) else ():
-            folder = write_network(case, options.cache, announce=announce)
-            histories = draw_histories(case, options.users)
-            with (
-                open_store(
-                    case,
-                    options.users,
-                    options.cache,
-                    progress=lambda done, total: announce(f"N={case.max_length}: users are stored", done, total),  # noqa: B023
-                ) as store,
-                start_systems(roster, store, folder, histories, plan, logs=logs, announce=announce) as matrix,
-            ):
-                started = matrix.describe()
-                _write(f"{case}\n{format_start(started)}")
-                offered = options.histories[:1] if "open" in options.loads else []
-                for kind in options.histories:
-                    entry: dict[str, Any] = {"case": case._asdict(), "histories": kind, **started, "turns": []}
-                    document["cases"].append(entry)
-                    gc.collect()
-                    gc.freeze()  # what stays need not be looked through while somebody is measured
-                    for turn in _take_turns(matrix, histories[kind], entry["turns"], open_loop=kind in offered):
-                        entry["turns"].append(turn)
-                        entry["summary"] = summarize(entry["turns"])
-                        write_json(options.out, document)
-                        words = f"{case}, {kind}: round {turn['round'] + 1} of {plan.rounds}, {turn['load']} loop, "
-                        announce(words + turn["contestant"])
-                    write_whole(options.out.with_suffix(".png"), draw_latencies(document))
-                    _say(f"{case}, {kind} windows", entry["summary"])
+@dataclass(frozen=True)
+class _Bench:
+    """What all comparisons of a run share. `document` is written after every turn."""
+
+    options: argparse.Namespace
+    roster: Sequence[System]
+    plan: Plan
+    logs: Path
+    document: dict[str, Any]
+    announce: Callable[..., None]
+    """Shows words and, if there are any, how much of how much is done."""
+
+    def compare_events(self) -> None:
+        folder = write_network(self.options.cases[0], self.options.cache, announce=self.announce)
+        turns: list[Any] = []
+        for turn in compare_events(self.roster, folder, self.plan, logs=self.logs, announce=self.announce):
+            turns.append(turn)
+            self.document["events"] = {"turns": turns, "summary": summarize_events(turns)}
+            write_json(self.options.out, self.document)
+            self.announce(f"/events: round {turn['round'] + 1} of {self.plan.rounds}, {turn['contestant']}")
+        _say("POST /events, one event a request, fsync always", self.document["events"]["summary"])
+
+    def compare_answers(self, case: Case) -> None:
+        options, announce = self.options, self.announce
+        folder = write_network(case, options.cache, announce=announce)
+        histories = draw_histories(case, options.users)
+
+        def show_stored(done: int, total: int) -> None:
+            announce(f"N={case.max_length}: users are stored", done, total)
+
+        with (
+            open_store(case, options.users, options.cache, progress=show_stored) as store,
+            start_systems(
+                self.roster, store, folder, histories, self.plan, logs=self.logs, announce=announce
+            ) as matrix,
+        ):
+            started = matrix.describe()
+            _write(f"{case}\n{format_start(started)}")
+            offered = options.histories[:1] if "open" in options.loads else []
+            for kind in options.histories:
+                entry: dict[str, Any] = {"case": case._asdict(), "histories": kind, **started, "turns": []}
+                self.document["cases"].append(entry)
+                gc.collect()
+                gc.freeze()  # what stays need not be looked through while somebody is measured
+                for turn in _take_turns(matrix, histories[kind], entry["turns"], open_loop=kind in offered):
+                    entry["turns"].append(turn)
+                    entry["summary"] = summarize(entry["turns"])
+                    write_json(options.out, self.document)
+                    words = f"{case}, {kind}: round {turn['round'] + 1} of {self.plan.rounds}, {turn['load']} loop, "
+                    announce(words + turn["contestant"])
+                write_whole(options.out.with_suffix(".png"), draw_latencies(self.document))
+                _say(f"{case}, {kind} windows", entry["summary"])
 
 
 def _take_turns(

@@ -43,13 +43,11 @@ class RunningSystem:
     payloads: Sequence[bytes]
 
     def run_closed(self, seconds: float, connections: int) -> Sample:
-        """A closed loop."""
         judge = judge_http(self.system.mark)
         payloads = itertools.cycle(self.payloads)
         return drive_closed(self.server.connect, payloads, judge, connections=connections, seconds=seconds)
 
     def run_open(self, seconds: float, rate: float) -> Sample:
-        """An open loop."""
         judge = judge_http(self.system.mark)
         shots = plan(self.payloads, rate=rate, seconds=seconds)
         return drive_open(self.server.connect, shots, judge, connections=OPEN_CONNECTIONS, seconds=seconds)

@@ -57,7 +57,6 @@ class Server:
         _signal(list_family(self.process_id), signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it run again."""
         _signal(list_family(self.process_id), signal.SIGCONT)
 
 
@@ -87,7 +86,6 @@ def serve(
 
 
 def find_port() -> int:
-    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -55,7 +55,6 @@ class Prometheus:
         return groups
 
     def close(self) -> None:
-        """Close its connections."""
         self._client.close()
 
     def _ask(self, path: str, parameters: Mapping[str, str | float]) -> dict[str, Any]:

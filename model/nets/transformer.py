@@ -135,7 +135,6 @@ class Transformer(SequenceNetwork):
         self.last_norm = make_norm(config) if config.norm == "pre" else nn.Identity()
 
     def make_layer(self) -> Layer:
-        """One of the layers."""
         return Layer(self.config)
 
     def read_items(self, item_ids: Tensor) -> Tensor:

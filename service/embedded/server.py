@@ -91,7 +91,6 @@ class EmbeddedStore:
 
     @property
     def pid(self) -> int:
-        """The server's process id."""
         if self._server is None:
             raise RuntimeError("the embedded store is not started")
         return self._server.pid

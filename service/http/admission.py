@@ -65,7 +65,6 @@ class Admission:
         self._events = RequestLimit("events_full", max_event_requests, metrics=metrics, bodies=bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or refuse it."""
         if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return

@@ -211,7 +211,6 @@ class LimitedProtocol(HttpToolsProtocol):
         return None if under_way else self._last_request_number
 
     def abort(self) -> None:
-        """Close the connection at once."""
         self.transport.abort()
 
     def _check_deadlines(self) -> None:

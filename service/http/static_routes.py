@@ -31,7 +31,6 @@ class StaticRoutes:
         self._prefixes = tuple(_literal_prefix(route) for route in ours if route.param_convertors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -16,7 +16,6 @@ class RunTimeEstimator:
         self._recent_s: defaultdict[int, deque[float]] = defaultdict(lambda: deque(maxlen=_RECENT))
 
     def record(self, rows: int, seconds: float) -> None:
-        """Record a successful run."""
         self._recent_s[rows.bit_length()].append(seconds)
 
     def reset(self) -> None:

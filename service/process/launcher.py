@@ -78,7 +78,7 @@ def prepare_many(settings: Settings) -> Run:
     def run(redis_url: str, listener: socket.socket) -> int:
         with make_metrics_folder() as folder:
             os.environ[METRICS_FOLDER] = str(folder)
-            from service.telemetry.metrics import WorkerMetrics  # noqa: PLC0415 - after the line above
+            from service.telemetry.processes import WorkerMetrics  # noqa: PLC0415 - after the line above
 
             shared = share_port(listener, backlog=BACKLOG)
             missing = RawValue(ctypes.c_uint)

@@ -29,7 +29,6 @@ class Watchdog:
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        """Start watching the loop."""
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def beat(self) -> None:

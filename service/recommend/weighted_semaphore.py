@@ -17,7 +17,6 @@ class WeightedSemaphore:
             await self._acquire(permits)
 
     def release(self, permits: int) -> None:
-        """Give permits back."""
         self._free += permits
         self._grant()
 

@@ -117,7 +117,6 @@ class FailureLog:
         self._damage_logged_s = float("-inf")
 
     def failed(self, calls: Calls, error: BaseException, *, kind: ErrorKind) -> None:
-        """Record a failed call."""
         now_s = self._clock()
         streak = self._streaks.setdefault(calls, _FailureStreak())
         streak.failed_s = now_s
@@ -139,7 +138,6 @@ class FailureLog:
         )
 
     def succeeded(self, calls: Calls) -> None:
-        """Record a successful call."""
         streak = self._streaks.get(calls)
         if streak is not None and self._clock() - streak.failed_s >= RECOVERED_AFTER_S:
             del self._streaks[calls]

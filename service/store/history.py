@@ -219,7 +219,6 @@ class HistoryStore:
             )
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._multiplexer.close()
         await self._client.aclose()
 

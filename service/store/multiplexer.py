@@ -68,7 +68,6 @@ class Multiplexer:
         return await connection.ask(packed)
 
     async def close(self) -> None:
-        """End every connection."""
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])

@@ -21,7 +21,6 @@ class BufferedHistogram:
         self._sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Record one value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
@@ -47,7 +46,6 @@ class BufferedCounter:
         self._value = 0
 
     def inc(self, amount: int = 1) -> None:
-        """Add an amount."""
         self._value += amount
 
     def flush(self) -> None:
@@ -67,7 +65,6 @@ class BufferedGauge:
         self._value = 0
 
     def set(self, value: int) -> None:
-        """Set the value."""
         self._value = value
 
     def flush(self) -> None:

@@ -28,7 +28,6 @@ class Owners:
         self.given: dict[Path, tuple[int, int]] = {}
 
     def chown(self, path: Path, user: int, group: int) -> None:
-        """As os.chown."""
         assert path.exists()
         self.given[path] = (user, group)
 

@@ -23,6 +23,7 @@ import pytest
 import yaml
 from redis import Redis
 
+from benchmarks.harness.processes import find_url
 from deploy.grafana.dashboard import PATH
 from deploy.grafana.names import FIRING
 from deploy.grafana.preview import MARK, render
@@ -149,9 +150,10 @@ def _serve(folder: Path) -> Iterator[str]:
         )
     try:
         written = folder / "serve.log"
-        _wait_for(lambda: "Serving " in written.read_text() or process.poll() is not None)
-        assert process.poll() is None, written.read_text()
-        yield written.read_text().split(" at ")[1].split(",")[0]
+        _wait_for(lambda: find_url(written.read_bytes()) or process.poll() is not None)
+        url = find_url(written.read_bytes())
+        assert url, written.read_text()
+        yield url
     finally:
         process.terminate()
         process.wait(30)

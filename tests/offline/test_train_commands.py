@@ -74,7 +74,6 @@ class Fitted:
         return pl.read_csv(self.log)["item"].value_counts(sort=False).sort("item")["count"].to_list()
 
     def list_pairs(self) -> set[tuple[str, str]]:
-        """Every user and item of the log."""
         return set(pl.read_csv(self.log).select("user", "item").rows())
 
 

@@ -71,7 +71,6 @@ class Cell:
 
     @property
     def seed(self) -> int:
-        """The run's."""
         return self.recipe.train.seed
 
     @property

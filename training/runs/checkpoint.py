@@ -19,7 +19,6 @@ _WEIGHTS, _MOMENTS = "network.", "optimizer."
 
 
 def save_weights(path: Path, network: nn.Module) -> None:
-    """Write the network's weights."""
     write_whole(path, safetensors.torch.save(_to_storable(network.state_dict())))
 
 

@@ -19,6 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
+from benchmarks.harness.console import say
 from benchmarks.harness.cpu_time import compare, look
 from benchmarks.harness.powercut import build_library
 from benchmarks.harness.processes import SAFE_OPTIONS
@@ -111,13 +112,7 @@ def describe(violations: Sequence[Violation]) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common()) or "none"
 
 
-def say(line: str) -> None:
-    """A line for whoever waits."""
-    print(line, flush=True)  # noqa: T201 - progress and result
-
-
 def read_arguments() -> argparse.Namespace:
-    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reliability.chaos", description=__doc__)
     parser.add_argument(
         "--events", type=int, default=50_000, help="events to acknowledge in all (default: %(default)s)"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmarks.harness.console import say
 from benchmarks.harness.cpu_time import compare, look
 from benchmarks.harness.open_loop import Outcome, fire
 from benchmarks.harness.processes import ServiceProcess
@@ -120,11 +121,6 @@ def describe(name: str, soaked: Soaked) -> None:
     say(tabulate(soaked.outcomes, KINDS))
     service, asker = soaked.cores
     say(f"The service {service}; this process, which asks, {asker}")
-
-
-def say(line: str) -> None:
-    """A line for whoever waits."""
-    print(line, flush=True)  # noqa: T201 - progress and result
 
 
 if __name__ == "__main__":

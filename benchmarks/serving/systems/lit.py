@@ -18,15 +18,12 @@ class Recommender(litserve.LitAPI):  # type: ignore[misc] # installed in its own
     model: PlainModel
 
     def setup(self, device: str) -> None:  # noqa: ARG002 - LitServe's signature
-        """Load the model, once for each worker."""
         self.model = PlainModel.from_environment()
 
     def decode_request(self, request: dict[str, Any], **_: object) -> list[str]:
-        """The history of one request."""
         return list(request["items"])
 
     def encode_response(self, ranked: Ranking, **_: object) -> dict[str, Any]:
-        """One answer."""
         return {"items": [{"item_id": item_id, "score": score} for item_id, score in ranked]}
 
 

@@ -61,7 +61,6 @@ class Meter:
         self._last = (clock(), cpu_clock())
 
     def start(self) -> None:
-        """Training begins now."""
         self._last = (self._clock(), self._cpu_clock())
 
     def step(self, tokens: int) -> bool:

@@ -56,7 +56,6 @@ class TokenCounter(Callback):  # type: ignore[misc]  # lightning is not installe
         return self
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The first batch is about to be made."""
         del trainer
         lengths = self._material.train.lengths
         used = lengths[lengths >= pl_module.data_preparator.train_min_user_interactions]
@@ -66,7 +65,6 @@ class TokenCounter(Callback):  # type: ignore[misc]  # lightning is not installe
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: dict[str, Tensor], batch_idx: int
     ) -> None:
-        """One more step is done."""
         del trainer, pl_module, outputs, batch_idx
         if self._meter and self._meter.step(int((batch["x"] != 0).sum())):
             raise Enough

@@ -142,7 +142,7 @@ def test_batched_histories_answer_as_single_ones(make_nova, ask, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_composed_rows_are_an_items_own_and_its_features(make_nova, ask, vocabulary, name):
     """What is ranked, picked and read agrees, both parts learn, and one settled table answers the same."""
-    network = make_nova(name, feature_embeddings=True)
+    network = make_nova(name, feature_embeddings=True, layers=1)
     every = torch.arange(V + 2)
     torch.testing.assert_close(network.rows, network.items.weight + network.embed_features(every))
     columns = torch.tensor([4, 0, 4])

@@ -23,12 +23,12 @@ def make_side():
     ("name", "scan", "switches"),
     [
         ("bert4rec", "float32", {}),
-        ("bert4rec", "plain", {"positions": "relative"}),
+        ("bert4rec", "plain", {"layers": 1, "positions": "relative"}),
         ("gru4rec", "plain", {}),
         ("caser-history", "plain", {}),
         ("cbow", "plain", {}),
         ("fmc", "plain", {}),
-        ("nova-sasrec", "plain", {"side": make_side()}),
+        ("nova-sasrec", "plain", {"layers": 1, "side": make_side()}),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else value,
 )
@@ -41,7 +41,7 @@ def test_graphs_can_be_captured(make_small, name, scan, switches):
 
 def test_rules_beside_a_network_can_be_captured(make_small):
     """Rules are looked up and added on the GPU as well."""
-    network = make_small("sasrec")
+    network = make_small("sasrec", layers=1)
     network.rules = SequentialRules(network.item_count, 5)
     assert place(export_network(network)).can_be_captured
 

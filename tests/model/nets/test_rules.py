@@ -89,7 +89,7 @@ def test_strength_0_is_the_network(make_small, with_rules, ask, histories, name)
 @pytest.mark.parametrize(("name", "max_length"), [("bert4rec", 2), ("bert4rec", 12), ("sasrec", 40)])
 def test_graph_answers_as_the_network_with_rules(with_rules, vocabulary, histories, name, max_length):
     """Alone and batched, with exclusion and candidates, windows shorter and longer than that of the rules."""
-    network = with_rules(name, 1.2, max_length=max_length)
+    network = with_rules(name, 1.2, max_length=max_length, layers=1)
     asked = [vocabulary.decode(history) for history in histories]
     examples = make_golden(network, vocabulary, asked)
     check_parity(export_network(network), examples, vocabulary, max_length=max_length)

@@ -198,7 +198,6 @@ class _Server(BaseHTTPRequestHandler):
     """Knows one address."""
 
     def do_GET(self):
-        """Answer with the archive, or 404."""
         self.send_response(200 if self.path == "/ml.zip" else 404)
         self.end_headers()
         self.wfile.write(b"archive" * 1000)

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -13,58 +14,87 @@ import torch
 from training.fit.distributed import ALONE
 from training.runs.run import Run
 
-RANK = """
-import sys
+RANKS = """
+import json, os, sys
 from pathlib import Path
+import safetensors.torch
 import torch
+import torch._dynamo  # as the optimizer does, in each process then
 from training.fit import fit
 from training.recipe import make_recipe
-import json
 torch.set_num_threads(1)
-log, out, document, resume, stop_after = sys.argv[1:]
-trained, networks, updates = fit.train, [], []
-def train(network, optimizer, **parts):
-    networks.append(network)
-    updates.append(parts["progress"])
-    trained(network, optimizer, **parts)
-fit.train = train
-stop = lambda: bool(updates) and updates[-1].updates >= int(stop_after)
-results = fit.fit(
-    make_recipe(json.loads(document)), Path(log), Path(out), resume=resume == "resume", items=None, stop=stop
-)
-import os, safetensors.torch
-state = {name: value.contiguous() for name, value in networks[-1].state_dict().items()}
-safetensors.torch.save_file(state, f"{out}-rank{os.environ.get('RANK', '0')}")
-print(json.dumps(results))
+def run(log, out, recipe, resume, stop_after):
+    trained, networks, updates = fit.train, [], []
+    def train(network, optimizer, **parts):
+        networks.append(network)
+        updates.append(parts["progress"])
+        trained(network, optimizer, **parts)
+    fit.train = train
+    stop = lambda: bool(updates) and updates[-1].updates >= stop_after
+    results = fit.fit(make_recipe(recipe), Path(log), Path(out), resume=resume, items=None, stop=stop)
+    state = {name: value.contiguous() for name, value in networks[-1].state_dict().items()}
+    file = f"{out}-rank{os.environ['RANK']}"
+    safetensors.torch.save_file(state, file)
+    Path(file + ".json").write_text(json.dumps(results))
+for line in sys.stdin:
+    environments, given = json.loads(line)
+    ranks = []
+    for environment in environments:
+        ranks.append(os.fork())
+        if not ranks[-1]:
+            os.environ.update(environment)
+            run(*given)
+            sys.stderr.flush()
+            os._exit(0)
+    print(json.dumps([os.waitpid(rank, 0)[1] for rank in ranks]), flush=True)
 """
+"""Trains in processes forked for each line of stdin, and writes their statuses: importing torch takes seconds."""
+
+
+@pytest.fixture(scope="module")
+def run_ranks(tmp_path_factory):
+    """A function that trains in a process for each environment; statuses and what they wrote to stderr."""
+    said = tmp_path_factory.mktemp("ranks") / "stderr"
+    with said.open("w") as stderr:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}  # a rank that aborts says where
+        process = subprocess.Popen(
+            [sys.executable, "-c", RANKS],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
+    def run(environments, *given):
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps([environments, given]) + "\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline() or "null"), said.read_text()
+
+    with process:
+        yield run
 
 
 @pytest.fixture
-def fit_together(cycle_csv, tmp_path):
+def fit_together(run_ranks, cycle_csv, tmp_path):
     """A function that trains by a recipe in so many processes and gives their weights and results."""
 
     def fit(name, recipe, *, world, resume=False, stop_after=10**9):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        words = [json.dumps(recipe.to_dict()), "resume" if resume else "", str(stop_after)]
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", RANK, cycle_csv, tmp_path / name, *words],
-                env=os.environ
-                | {"WORLD_SIZE": str(world), "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
-                | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-                | {"PYTHONFAULTHANDLER": "1"},  # a rank that aborts says where
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+        environments = [
+            {"WORLD_SIZE": str(world), "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
             for rank in range(world)
         ]
-        answers = [process.communicate(timeout=250) for process in processes]
-        assert [process.returncode for process in processes] == [0] * world, answers
-        weights = [safetensors.torch.load_file(tmp_path / f"{name}-rank{rank}") for rank in range(world)]
-        return weights, [json.loads(output) for output, _ in answers]
+        out = tmp_path / name
+        statuses, said = run_ranks(environments, str(cycle_csv), str(out), recipe.to_dict(), resume, stop_after)
+        assert statuses == [0] * world, said
+        weights = [safetensors.torch.load_file(f"{out}-rank{rank}") for rank in range(world)]
+        return weights, [json.loads(Path(f"{out}-rank{rank}.json").read_text()) for rank in range(world)]
 
     return fit
 

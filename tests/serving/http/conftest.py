@@ -19,6 +19,7 @@ import httpx
 import pytest
 import uvloop
 
+from benchmarks.harness.processes import read_url
 from service.app import Application, create_app
 from service.embedded.server import EmbeddedStore
 from service.http.dependencies import Service
@@ -83,7 +84,6 @@ class Client:
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[:1] != "#")}
 
     def close(self) -> None:
-        """Shut the app down."""
         self.run(self.http.aclose())
         self._runner.run(self._lifespan.__aexit__(None, None, None))
         self._runner.close()
@@ -197,7 +197,8 @@ class Process:
         self._stderr = self._process.stderr
         for line in self._stderr:
             self.log.append(json.loads(line))
-            if self.log[-1]["message"].startswith("Serving "):
+            if url := read_url(self.log[-1]["message"]):
+                self.url = url
                 break
         else:
             raise AssertionError(f"the service did not start: {self.log}")
@@ -205,13 +206,11 @@ class Process:
             fault_file.write_text(f"slow {run_s}")
         self.temporary = Path(environment["TMPDIR"])
         self.started = self.log[-1]["message"]
-        self.url = self.started.split(" at ")[1].split(",")[0]
         self._reader = ThreadPoolExecutor(1)
         self._rest = self._reader.submit(self._stderr.read)
 
     @property
     def pid(self) -> int:
-        """The process id of the one that was started."""
         return self._process.pid
 
     def family(self) -> set[int]:
@@ -233,7 +232,6 @@ class Process:
         return list(self.temporary.glob(f"{PREFIX}*/*.db"))
 
     def signal(self, number: int) -> None:
-        """Send it a signal."""
         os.kill(self.pid, number)
 
     def wait(self) -> int:

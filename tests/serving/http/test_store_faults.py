@@ -39,7 +39,6 @@ class Impostor(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self._meet = meet
 
     def finish_request(self, request, _client_address):
-        """One connection."""
         with suppress(OSError):  # whoever was there has left
             self._meet(request)
 

@@ -64,11 +64,9 @@ class Answering:
         self._answer = np.array(indexes), np.array(scores, dtype=np.float32)
 
     def get_providers(self):
-        """The CPU's."""
         return [CPU]
 
     def run(self, _names, _feed):
-        """The one answer."""
         return self._answer
 
 

@@ -125,7 +125,6 @@ class Account(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 1, PAUSE_S, WINDOW_S]))
     def wait(self, seconds):
-        """Time passes."""
         self.clock.now_s += seconds
 
     @rule(failures=st.lists(st.booleans(), min_size=1, max_size=30))
