@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def run(port: int, recipe: str, *, check: bool, fresh: bool) -> None:
-    """The whole path, in order."""
+    """Train, publish, serve, replay, compare and show, in this order."""
     store = ARTIFACTS / "store"
     if check:
         shutil.rmtree(ARTIFACTS, ignore_errors=True)
@@ -60,7 +60,7 @@ def run(port: int, recipe: str, *, check: bool, fresh: bool) -> None:
 
 
 def replay(client: httpx.Client, ratings: dict[str, list[Rating]]) -> Online:
-    """Send all events and verify the answers on the way."""
+    """Send all events that the store lacks, and verify the answers to the questions between them."""
     online = Online()
     stored = {user: count_stored(client, user) for user in ratings}
     histories = [events[:-1] for user, events in ratings.items() if stored[user] < len(events) - 1]
@@ -81,7 +81,7 @@ def replay(client: httpx.Client, ratings: dict[str, list[Rating]]) -> Online:
 
 
 def compare(online: Online, model: dict[str, Any], popularity: dict[str, Any], *, check: bool) -> None:
-    """What the service reached online must be what the trainer measured offline."""
+    """Print online beside offline metrics. With `check`, raises DemoFailed where they differ."""
     offline, popular = ({name: entry["value"] for name, entry in who.items()} for who in (model, popularity))
     for metric, value in online.metrics.items():
         console.print(
@@ -95,7 +95,7 @@ def compare(online: Online, model: dict[str, Any], popularity: dict[str, Any], *
 
 
 def show(client: httpx.Client, ratings: list[Rating], titles: dict[str, str]) -> None:
-    """One user by movie title."""
+    """Print one user's newest movies beside the recommendations, by title."""
     answer = post(client, "/recommend", {"user_id": ratings[0].user, "k": 10})
     table = Table(title=f"User {ratings[0].user}", title_justify="left")
     table.add_column("last watched, newest first")
@@ -109,7 +109,7 @@ def show(client: httpx.Client, ratings: list[Rating], titles: dict[str, str]) ->
 
 
 def invite(client: httpx.Client) -> None:
-    """Say where to go from here and stay until Ctrl-C."""
+    """Print what to try next and wait for Ctrl-C."""
     url = str(client.base_url).rstrip("/")
     console.print(f"""
 [bold]It is yours until Ctrl-C:[/]

@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
-    """Let the caller choose what to train, and whether again."""
+    """Add --recipe and --fresh."""
     parser.add_argument(
         "--recipe", choices=TITLES, default="bert4rec-small", help="what to train (default bert4rec-small)"
     )
@@ -42,7 +42,7 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 
 
 def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool) -> Path:
-    """Fetch, train and publish. The run's folder. Raises DemoFailed, and KeyboardInterrupt when stopped."""
+    """Fetch, train and publish. Returns the run's folder. Raises DemoFailed, and KeyboardInterrupt when stopped."""
     recipe = RECIPES / f"{name}.toml"
     # Another recipe is another run: an earlier one is neither resumed nor lost.
     run = runs / f"run-{hashlib.sha256(recipe.read_bytes()).hexdigest()[:8]}"

@@ -21,16 +21,16 @@ console = Console(highlight=False)
 
 
 class DemoFailed(Exception):
-    """Something is not as it should be; the message says what."""
+    """A step of the demo failed; the message says why."""
 
 
 def head(number: int, text: str) -> None:
-    """A line between the steps."""
+    """Print the heading of a step."""
     console.print(f"\n[bold cyan]{number}[/]  [bold]{text}[/]")
 
 
 def end_in_order(work: Callable[[], object], *, interrupted: int = 0) -> int:
-    """Do the work of a command. Its exit status: 1 and a sentence when it failed, `interrupted` when stopped, or 0."""
+    """Do the work of a command. Returns the exit status: 0, 1 after DemoFailed, `interrupted` when stopped."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(interrupted))  # unwinds: what was started is stopped, too
     try:

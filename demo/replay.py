@@ -17,7 +17,7 @@ PATIENCE_MS = 2000
 
 @dataclass
 class Online:
-    """How often the service named the item that came next: its online HR@10 and NDCG@10."""
+    """Online HR@10 and NDCG@10: how often, and how high, the service ranked the item that came next."""
 
     users: int = 0
     hits: int = 0
@@ -33,7 +33,7 @@ class Online:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """By the names that the trainer uses."""
+        """The means over users, by the trainer's names."""
         return {"HR@10": self.hits / self.users, "NDCG@10": self.gain / self.users}
 
 

@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 @dataclass
 class Traffic:
-    """Who comes next and what they do. Where each user is in the log, the service itself remembers."""
+    """Sends questions and events of random users. How far each user has come in the log is asked of the service."""
 
     client: httpx.Client
     ratings: Mapping[str, Sequence[Rating]]
@@ -85,7 +85,7 @@ class Traffic:
     took_ms: list[float] = field(default_factory=list)
 
     def step(self) -> bool:
-        """One request, two for an event that is sent again. False when it failed."""
+        """Send one request, two for a repeated event. Returns False when it failed."""
         user = self.random.choice(list(self.ratings))
         started = time.perf_counter()
         try:
@@ -102,7 +102,7 @@ class Traffic:
         return True
 
     def report(self) -> str:
-        """What happened since the last report, in a line."""
+        """One line: what happened since the last report."""
         times = sorted(self.took_ms) or [0.0]
         median, high = (times[int(share * (len(times) - 1))] for share in (0.5, 0.99))
         counts = ", ".join(f"{count} {what}" for what, count in sorted(self.tally.items()))

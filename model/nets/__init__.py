@@ -1,1 +1,1 @@
-"""Networks in PyTorch, one page each: the config dataclass, the shapes and the paper."""
+"""Networks in PyTorch, one page each: the shapes and the paper. Their configs are torch-free (configs.py)."""

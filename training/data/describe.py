@@ -47,7 +47,7 @@ def _describe_times(log: Log) -> dict[str, float | str | None]:
 
 
 def format_statistics(name: str, found: Mapping[str, int | float | str | None]) -> str:
-    """The paper's table with one row, and what else there is to know below it."""
+    """The statistics as text: the paper's table of one row, and the other properties below it."""
     head = ("data", "users", "items", "actions", "avg. length", "density")
     row = (
         name,

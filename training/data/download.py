@@ -39,7 +39,7 @@ def _show_download(name: str, total: int | None) -> Iterator[Callable[[int], Non
 
 
 def download_wheel(requirement: str) -> bytes:
-    """A wheel by pip, which knows its index, proxy and certificates. Raises FetchError."""
+    """Download a wheel by pip, which knows its index, proxy and certificates. Raises FetchError."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
         command += ["--no-deps", "--only-binary", ":all:", "--dest", folder, requirement]
@@ -55,7 +55,7 @@ def download_wheel(requirement: str) -> bytes:
 
 
 def require_digest(content: bytes, sha256: str) -> bytes:
-    """The content itself. Raises FetchError unless it is what was pinned."""
+    """Return the content. Raises FetchError unless its digest is the pinned one."""
     if hashlib.sha256(content).hexdigest() != sha256:
         raise FetchError("the downloaded file has the wrong digest")
     return content

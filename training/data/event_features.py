@@ -25,7 +25,7 @@ class EventFeatures:
     """The content of behaviour.json."""
 
     edges: Mapping[str, Sequence[float]]
-    """By input, in the network's order; `types` has none."""
+    """The edges of buckets by input, in the network's order; `types` has none."""
     event_types: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
@@ -34,14 +34,14 @@ class EventFeatures:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "EventFeatures":
-        """What `to_json` gave. Raises KeyError, TypeError or ValueError."""
+        """Read what `to_json` gave. Raises KeyError, TypeError or ValueError."""
         edges = {name: tuple(map(float, bounds)) for name, bounds in document["edges"].items()}
         if not edges.keys() <= ABSENT.keys():
             raise ValueError("an input that no network reads")
         return cls(edges, tuple(map(str, document["event_types"])))
 
     def encode(self, log: Log) -> list[NDArray[Any]]:
-        """Each input for all events of a log, flat as `log.items`. A type that training did not meet is as none."""
+        """Each input for all events of a log, flat as `log.items`. A type that training did not meet counts as none."""
         features: dict[str, NDArray[Any]] = {}
         if log.types is not None:
             found, positions = np.unique(log.types, return_inverse=True)

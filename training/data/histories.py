@@ -50,7 +50,7 @@ class Histories:
         return rows, np.arange(len(rows)) - before[rows] + self.starts[rows]
 
     def find_owners(self, parts: "Histories") -> NDArray[np.int64]:
-        """The row that each of `parts` is a part of. These histories lie in order, none empty in the whole log."""
+        """The row that holds each of `parts`. The rows here must lie in order and begin at different places."""
         owners: NDArray[np.int64] = np.searchsorted(self.starts, parts.starts, side="right") - 1
         return owners
 

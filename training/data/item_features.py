@@ -31,7 +31,7 @@ class Categories:
         return len(self.values)
 
     def encode(self, cells: Sequence[object]) -> list[list[int]]:
-        """The codes of each cell. Values that the log's items do not have give none."""
+        """The codes of each cell. A value that no item of the log has gives none."""
         code_of = {value: code for code, value in enumerate(self.values, start=1)}
         return [[code_of[value] for value in _split(cell) if value in code_of] for cell in cells]
 
@@ -49,7 +49,7 @@ class Numbers:
         return len(self.edges) + 1
 
     def encode(self, cells: Sequence[object]) -> list[list[int]]:
-        """The code of each cell, none of an empty one."""
+        """The code of each cell; an empty cell has none."""
         return [
             [int(np.searchsorted(self.edges, cell, side="right")) + 1] if isinstance(cell, int | float) else []
             for cell in cells
@@ -82,7 +82,7 @@ def learn_columns(recipe: ModelRecipe, metadata: Metadata | None, vocabulary: Vo
 
 
 def encode_items(columns: Sequence[Column], metadata: Metadata, vocabulary: Vocabulary) -> list[NDArray[np.int32]]:
-    """The codes of each column (V + 2, W) by item index, W being the most values of an item; 0 fills up."""
+    """The codes of each column (V + 2, W) by item index, W being the most values of an item; 0 is padding."""
     tables = []
     for column in columns:
         codes = column.encode([metadata.get(item_id, {}).get(column.name) for item_id in vocabulary.item_ids])
@@ -94,7 +94,7 @@ def encode_items(columns: Sequence[Column], metadata: Metadata, vocabulary: Voca
 
 
 def find_edges(numbers: NDArray[np.float64], buckets: int) -> tuple[float, ...]:
-    """Where each bucket but the first begins: at quantiles, or between any two where there are no more numbers."""
+    """The lower edge of each bucket but the first: quantiles, or all midpoints where there are few distinct numbers."""
     distinct = np.unique(numbers)
     if len(distinct) <= buckets:
         edges = (distinct[:-1] + distinct[1:]) / 2

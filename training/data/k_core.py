@@ -30,6 +30,6 @@ def drop_rare(rows: pl.DataFrame, recipe: DataRecipe) -> pl.DataFrame:
 
 
 def _number(column: pl.Series) -> NDArray[np.int64]:
-    """Equal values by equal small numbers."""
+    """Number the values: equal ones get equal numbers, from 0."""
     codes: NDArray[np.int64] = column.cast(pl.Enum(column.unique())).to_physical().cast(pl.Int64).to_numpy()
     return codes

@@ -55,7 +55,7 @@ class DataSet:
 
     @property
     def licence(self) -> str:
-        """What its users must know."""
+        """The terms of use, and what to cite."""
         return (
             f"{self.title} is for research use: see https://files.grouplens.org/datasets/movielens/{self.readme}. "
             "Cite F. M. Harper and J. A. Konstan (2015), The MovieLens Datasets: History and Context, "
@@ -64,7 +64,7 @@ class DataSet:
 
 
 def fetch(data_set: DataSet, folder: Path) -> bool:
-    """Make both files in `folder`; False if they were there. Raises FetchError when no source gives them."""
+    """Write both files into `folder`. Returns False if they were there. Raises FetchError when every source fails."""
     if (folder / INTERACTIONS).is_file() and (folder / ITEMS).is_file():
         return False
     faults = []

@@ -10,7 +10,7 @@ from training.data.interactions import Log
 from training.errors import DataError
 
 MIN_EVENTS = 3
-"""Users with fewer only train, in leave-one-out."""
+"""In leave-one-out, users with fewer events only train."""
 
 _CHOICE_SEED = 0
 """The held-out users must be the same whenever a log is split."""
@@ -94,7 +94,7 @@ def split_by_time(log: Log, test_share: float) -> Split:
 
 
 def _find_first(log: Log, late: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Where each user's late events begin, which lie behind the others (U)."""
+    """Where each user's late events begin (U). They lie behind the user's other events."""
     early = np.concatenate([[0], np.cumsum(~late)]).astype(np.int64)
     first: NDArray[np.int64] = log.offsets[:-1] + early[log.offsets[1:]] - early[log.offsets[:-1]]
     return first

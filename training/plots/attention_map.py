@@ -1,4 +1,4 @@
-"""attention.png: a panel a layer and head, one scale of colours for all."""
+"""attention.png: one panel for each layer and head, one colour scale for all."""
 
 import textwrap
 
@@ -14,7 +14,7 @@ _LETTERS_AN_INCH = 14
 
 
 def draw_attention(found: AttentionMap, name: str) -> bytes:
-    """A PNG of a network's mean attention weights; `name` is the network's."""
+    """Draw a network's mean attention weights as a PNG. `name` is the network's."""
     L, H, K, _ = found.weights.shape
     width = 2.0 + _PANEL_INCHES * H
     figure = begin_picture(width, 1.8 + _PANEL_INCHES * L)

@@ -17,7 +17,7 @@ _LONGEST = 32
 
 
 def draw_comparison(document: Mapping[str, Any]) -> bytes:
-    """A PNG of what `compare` found."""
+    """Draw the document of `compare` as a PNG: validation over time, test metrics, paired differences."""
     names = list(document["models"])
     shown = dict(zip(names, shorten_names(names), strict=True))
     places = {name: place for place, name in enumerate(names)}
@@ -37,7 +37,7 @@ def draw_comparison(document: Mapping[str, Any]) -> bytes:
 
 
 def shorten_names(names: Sequence[str]) -> list[str]:
-    """The last parts of paths, as many as tell them apart; what is still long loses its beginning."""
+    """Labels for paths: as few last parts as keep all labels distinct, long ones cut at the front."""
     parts = [PurePath(name).parts or (name,) for name in names]
     tails = names
     for depth in range(1, max(map(len, parts)) + 1):
@@ -61,7 +61,7 @@ def _draw_epochs(axes: Axes, epochs: Mapping[str, list[dict[str, Any]]], places:
 def _draw_intervals(
     axes: Axes, models: Mapping[str, Mapping[str, Mapping[str, float]]], places: Mapping[str, int]
 ) -> None:
-    """A line a metric and model, the first on top; an interval need not lie evenly around its value."""
+    """Draw a row for each metric and model, the first on top. Intervals may be asymmetric."""
     step = 0.7 / max(1, len(models))
     for row, metric in enumerate(SHOWN):
         for order, (name, metrics) in enumerate(models.items()):

@@ -21,7 +21,7 @@ _LOSSES = {
 
 
 def draw_curves(epochs: Sequence[Mapping[str, Any]], kept_epoch: int, recipe: Recipe) -> bytes:
-    """A PNG of the epochs of metrics.jsonl."""
+    """Draw loss and validation by epoch, from the lines of metrics.jsonl, as a PNG."""
     figure = begin_picture(11, 4.2)
     left, right = figure.subplots(1, 2)
     numbers = [line["epoch"] for line in epochs]
