@@ -172,7 +172,7 @@ def test_a_bundle_holds_the_histories_of_the_neighbours_file(fitted, published):
 
 def test_ctrl_c_saves_and_the_resumed_run_is_the_whole_one(tmp_path, cycle_csv, recipe, capsys):
     """SIGINT ends with 130 and says how to go on; resumed, the results equal those of a run never stopped."""
-    settings = ["--set", "train.epochs=60", "--set", "train.patience=60"]
+    settings = ["--set", "train.epochs=25", "--set", "train.patience=25"]
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     fit = _start("fit", recipe, "--data", cycle_csv, "--out", stopped, *settings)
     deadline = time.monotonic() + 120

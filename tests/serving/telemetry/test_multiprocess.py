@@ -1,6 +1,5 @@
 """What several workers count adds up, also after some of them died, in a number of files that does not grow."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -27,32 +26,25 @@ print(os.getpid(), flush=True)
 PROCESS_GAUGES = {
     f"nextitem_process_{name}" for name in ("resident_memory_bytes", "open_fds", "max_fds", "start_time_seconds")
 }
-READER = """
-import sys
-from service.telemetry.metrics import Metrics
-
-sys.stdout.buffer.write(Metrics(event_types=["view"], model_version="v", routes=[]).expose())
-"""
 
 
 @pytest.fixture
-def folder():
-    """A folder as a service with several workers has it."""
+def folder(monkeypatch):
+    """A folder as a service with several workers has it; this process reads it."""
     with make_metrics_folder() as folder:
+        monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(folder))
         yield folder
 
 
-def run(program, folder):
-    """What a program prints that counts in the folder."""
-    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)}
-    return subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    ).stdout
+def run_worker():
+    """The process id of a worker that has counted, and ended."""
+    return int(subprocess.run([sys.executable, "-c", WORKER], capture_output=True, text=True, check=True).stdout)
 
 
-def read(folder):
+def read():
     """Samples by name."""
-    samples = dict(line.rsplit(" ", 1) for line in run(READER, folder).splitlines() if line[0] != "#")
+    exposed = Metrics(event_types=["view"], model_version="v", routes=[]).expose().decode()
+    samples = dict(line.rsplit(" ", 1) for line in exposed.splitlines() if line[0] != "#")
     return {name: float(value) for name, value in samples.items()}
 
 
@@ -60,14 +52,14 @@ def test_the_dead_still_count_in_two_files(folder):
     """Three workers die: no count goes back, which Prometheus would take for a restart, and no gauge lives on."""
     cpu_s = 0.0
     for deaths in range(1, 4):
-        pid = int(run(WORKER, folder))
-        before = read(folder)
+        pid = run_worker()
+        before = read()
         assert before["nextitem_queue_depth"] == 3
         merge_dead_workers({pid}, folder)
-        assert read(folder) == before  # it lives
+        assert read() == before  # it lives
         merge_dead_workers(set(), folder)
         assert {file.name for file in folder.glob("*.db")} == {"counter_dead.db", "histogram_dead.db"}
-        after = read(folder)
+        after = read()
         assert after['nextitem_events_total{result="accepted",type="view"}'] == 10 * deaths
         route = 'code="200",method="GET",route="/model"'
         assert after[f"nextitem_http_request_duration_seconds_count{{{route}}}"] == 10 * deaths
@@ -90,7 +82,7 @@ def test_a_worker_that_died_at_its_start_is_buried(folder, content):
     (folder / "counter_12345.db").write_bytes(content)
     merge_dead_workers(set(), folder)
     assert {file.name for file in folder.glob("*.db")} <= {"counter_dead.db"}
-    assert read(folder)['nextitem_events_total{result="accepted",type="view"}'] == 0
+    assert read().get('nextitem_events_total{result="accepted",type="view"}', 0) == 0
 
 
 def waits(action):
