@@ -24,7 +24,6 @@ from service.auth.key_file import is_exposed, read_keys
 from service.backup.commands import manage_store
 from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
-from service.process.launcher import prepare_many, prepare_one
 from service.process.ports import bind
 from service.settings import ARCHIVE_SETTINGS, PREFIX, Settings, describe_errors
 from service.store.connection import connect, refuse_cluster
@@ -134,6 +133,8 @@ def archive(settings: Settings, *, once: bool, check: bool, take_over: bool) -> 
 
 def serve(settings: Settings) -> int:
     """Run the service until it is told to stop. Returns the exit status. Raises StartFailed."""
+    from service.process.launcher import prepare_many, prepare_one  # noqa: PLC0415 - the archiver needs no web server
+
     limit_connections(settings.max_connections)  # fail here, once, and not in every worker
     if settings.redis_url is not None:
         # Fail here, once, and not in every worker.
