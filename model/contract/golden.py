@@ -1,7 +1,8 @@
 """Golden examples: queries with the trainer's own answers, checked wherever a bundle is loaded."""
 
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -92,19 +93,33 @@ def examine(
 
 
 def difference(example: Golden, items: Sequence[str], scores: Sequence[float], *, tolerance: float) -> str | None:
-    """Say how an answer differs from the expected one, or None when it does not.
+    """Say how an answer differs from the expected one, or None when it does not."""
+    return compare((items, scores), (example.expected_items, example.expected_scores), k=example.k, tolerance=tolerance)
 
-    Items may change places only where their expected scores lie within `tolerance` of each other.
+
+def compare(
+    got: tuple[Sequence[Hashable], Sequence[float]],
+    expected: tuple[Sequence[Hashable], Sequence[float]],
+    *,
+    k: int,
+    tolerance: float,
+) -> str | None:
+    """Say how a list of items and scores differs from the expected one but for rounding, or None when it does not.
+
+    Scores may differ by `tolerance`, and items may change places only if their scores are that close. At the end of a
+    list that has all `k` items, an item may be replaced by one from beyond the list with such a score.
     """
-    if len(items) != len(example.expected_items):
-        return f"{len(items)} items instead of {len(example.expected_items)}"
-    expected = np.array(example.expected_scores, dtype=np.float64)
-    gap = np.abs(np.array(scores, dtype=np.float64) - expected)
-    if not bool(np.all(gap <= tolerance)):
+    (items, scores), (expected_items, expected_scores) = got, expected
+    if len(items) != len(expected_items):
+        return f"{len(items)} items instead of {len(expected_items)}"
+    gap = np.abs(np.array(scores, dtype=np.float64) - np.array(expected_scores, dtype=np.float64))
+    if not bool(np.all(gap <= tolerance)):  # nor NaN
         return f"scores differ by up to {gap.max():.2e}"
-    wanted = dict(zip(example.expected_items, example.expected_scores, strict=True))
-    floor = min(example.expected_scores, default=0.0)
+    if len(set(items)) != len(items):
+        return "an item stands in two places"
+    wanted = dict(zip(expected_items, expected_scores, strict=True))
+    beyond = min(expected_scores, default=math.inf) if len(items) == k else math.inf
     for item, score in zip(items, scores, strict=True):
-        if abs(wanted.get(item, floor) - score) > tolerance:
+        if abs(wanted.get(item, beyond) - score) > tolerance:
             return f"item {item!r} is out of place"
     return None

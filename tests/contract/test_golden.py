@@ -1,7 +1,7 @@
 """What still counts as the golden answer, and what does not."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -40,11 +40,19 @@ def test_same_answer_within_tolerance(items, scores):
         (["c", "d", "e"], [3.0, 2.0, 1.9], "differ by"),
         (["c", "d", "e"], [float("nan"), 2.0, 2.0], "differ by"),
         (["x", "d", "e"], [3.0, 2.0, 2.0], "out of place"),
+        (["c", "d", "d"], [3.0, 2.0, 2.0], "in two places"),
     ],
 )
 def test_another_answer_is_described(items, scores, words):
     """Another order, length, score, item or a NaN is a difference that the text names."""
     assert words in (difference(EXAMPLE, items, scores, tolerance=1e-4) or "no difference")
+
+
+def test_a_list_that_ends_early_may_not_end_otherwise():
+    """Where fewer items are left than were asked for, none can take the last one's place."""
+    example = replace(EXAMPLE, k=4)
+    assert difference(example, ["c", "e", "d"], [3.0, 2.0, 2.0], tolerance=1e-4) is None
+    assert difference(example, ["c", "d", "f"], [3.0, 2.0, 2.0], tolerance=1e-4) == "item 'f' is out of place"
 
 
 def test_examples_round_trip():
