@@ -17,10 +17,11 @@ import secrets
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, Field, ValidationError
 
 from model.contract.atomic_files import read_regular, write_whole
 from service.errors import KeysUnusable
@@ -33,19 +34,21 @@ FORMAT = 1
 NOTE_MAX = 200
 _MAX_BYTES = 1024 * 1024
 _KEY = re.compile(r"nk_([0-9a-z]{1,32})_([A-Za-z0-9_-]{43,128})")
-_ID = re.compile(r"[0-9a-z]{1,32}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(BaseModel, frozen=True, strict=True, extra="forbid"):
     """One key as the file keeps it."""
 
-    id: str
-    sha256: str
-    scopes: tuple[Scope, ...]
+    id: Annotated[str, Field(pattern="^[0-9a-z]{1,32}$")]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    scopes: Annotated[tuple[Scope, ...], Field(min_length=1, strict=False)]
     created: str
     note: str
+
+
+class _KeyFile(BaseModel, strict=True, extra="forbid"):
+    format: Literal[1]
+    keys: list[Key]
 
 
 def split_key(key: str) -> tuple[str, str] | None:
@@ -57,9 +60,8 @@ def split_key(key: str) -> tuple[str, str] | None:
 def read_keys(file: Path) -> tuple[Key, ...]:
     """All keys of a file. Raises KeysUnusable."""
     try:
-        content = read_regular(
-            file, _MAX_BYTES + 1
-        )  # runs on the event loop: regular files only, since reading a pipe might never end
+        # Runs on the event loop: regular files only, since reading a pipe might never end.
+        content = read_regular(file, _MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise KeysUnusable(f"{file} does not exist: create it with `nextitem-serve keys create`") from error
     except OSError as error:
@@ -67,15 +69,12 @@ def read_keys(file: Path) -> tuple[Key, ...]:
     if len(content) > _MAX_BYTES:
         raise KeysUnusable(f"{file} is larger than {_MAX_BYTES} bytes")
     try:
-        document: Any = json.loads(content)
+        keys = tuple(_KeyFile.model_validate(json.loads(content)).keys)
+    except ValidationError as error:
+        what = "an invalid key" if all(entry["loc"][:1] == ("keys",) for entry in error.errors()) else "another format"
+        raise KeysUnusable(f"{file} holds {what}: change it with `nextitem-serve keys` only") from None
     except (ValueError, RecursionError) as error:
         raise KeysUnusable(f"{file} is not JSON") from error
-    if not isinstance(document, dict) or document.keys() != {"format", "keys"} or document["format"] != FORMAT:
-        raise KeysUnusable(f"{file} is not an API key file of format {FORMAT}")
-    entries = document["keys"]
-    if not isinstance(entries, list) or not all(map(_is_key, entries)):
-        raise KeysUnusable(f"{file} holds an invalid key: change it with `nextitem-serve keys` only")
-    keys = tuple(Key(**{**entry, "scopes": tuple(entry["scopes"])}) for entry in entries)
     if len({key.id for key in keys}) != len(keys):
         raise KeysUnusable(f"{file} holds the same key id twice")
     return keys
@@ -97,7 +96,8 @@ def create_key(file: Path, scopes: Sequence[Scope], *, note: str = "") -> str:
         created = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         ordered = tuple(scope for scope in SCOPES if scope in scopes)
         digest = hashlib.sha256(secret.encode()).hexdigest()
-        _write(file, [*keys, Key(key_id, digest, ordered, created, note)])
+        key = Key(id=key_id, sha256=digest, scopes=ordered, created=created, note=note)
+        _write(file, [*keys, key])
     return f"nk_{key_id}_{secret}"
 
 
@@ -109,20 +109,6 @@ def revoke_keys(file: Path, key_ids: Sequence[str]) -> None:
         if unknown:
             raise KeysUnusable(f"{file} holds no key with the id {', '.join(sorted(unknown))}: nothing was revoked")
         _write(file, [key for key in keys if key.id not in key_ids])
-
-
-def _is_key(entry: object) -> bool:
-    if not isinstance(entry, dict) or entry.keys() != Key.__dataclass_fields__.keys():
-        return False
-    scopes = entry["scopes"]
-    return (
-        all(isinstance(entry[name], str) for name in ("id", "sha256", "created", "note"))
-        and _ID.fullmatch(entry["id"]) is not None
-        and _DIGEST.fullmatch(entry["sha256"]) is not None
-        and isinstance(scopes, list)
-        and bool(scopes)
-        and all(scope in SCOPES for scope in scopes)
-    )
 
 
 @contextmanager
@@ -141,7 +127,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 def _write(file: Path, keys: Sequence[Key]) -> None:
     """Replace the file. A new file is readable by its owner only; an existing one keeps its owner and mode."""
-    content = json.dumps({"format": FORMAT, "keys": [asdict(key) for key in keys]}, indent=1) + "\n"
+    content = json.dumps({"format": FORMAT, "keys": [key.model_dump() for key in keys]}, indent=1) + "\n"
     try:
         old = file.stat() if file.exists() else None
         if old is None:
