@@ -17,11 +17,10 @@ verified before anything parses them; nothing is mapped into memory, so a file c
 
 import errno
 import hashlib
-import json
 import os
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.reduction import DupFd
@@ -33,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.contract.atomic_files import read_regular, sync_folder, write_synced, write_whole
+from model.contract.bundle_content import decode_counts, decode_types
 from model.contract.golden import Golden, golden_from_bytes
 from model.contract.manifest import (
     BundleCorrupt,
@@ -43,9 +43,8 @@ from model.contract.manifest import (
     Manifest,
     is_plain_name,
 )
-from model.contract.npy import decode_arrays, encode_arrays
 from model.contract.sessions import Sessions
-from model.contract.vocabulary import Vocabulary, VocabularyError, is_valid_id
+from model.contract.vocabulary import Vocabulary, VocabularyError
 
 MANIFEST = "manifest.json"
 NETWORK = "network.onnx"
@@ -87,19 +86,6 @@ class Bundle:
 def describe_file(content: bytes) -> File:
     """Size and digest of one file."""
     return File(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
-
-
-def encode_counts(counts: NDArray[np.int64]) -> bytes:
-    """The content of counts.npy."""
-    return encode_arrays(counts.astype(np.int64))
-
-
-def decode_counts(content: bytes, item_count: int) -> NDArray[np.int64]:
-    """What `encode_counts` wrote for so many items. Raises ValueError."""
-    counts: NDArray[np.int64] = decode_arrays(content, 1)[0]
-    if counts.shape != (item_count,) or counts.dtype != np.int64 or counts.min() < 0:
-        raise ValueError("not one int64 of at least 0 for each item")
-    return counts
 
 
 def write_bundle(root: Path, manifest: Manifest, files: Mapping[str, bytes]) -> Path:
@@ -202,6 +188,10 @@ class OpenBundle:
             sessions = Sessions.from_bytes(contents[SESSIONS], len(vocabulary)) if SESSIONS in contents else None
         except ValueError as error:
             raise BundleFormat(f"{folder}: {SESSIONS} holds {error}") from error
+        try:
+            event_types = decode_types(contents.get(EVENT_TYPES, b""))
+        except ValueError as error:
+            raise BundleFormat(f"{folder}: {EVENT_TYPES} is not {error}") from error
         return Bundle(
             manifest=manifest,
             digest=self.digest,
@@ -211,7 +201,7 @@ class OpenBundle:
             golden=golden,
             metadata=tuple(lines) if lines is not None else None,
             sessions=sessions,
-            event_types=_decode_types(folder, contents.get(EVENT_TYPES, b"")),
+            event_types=event_types,
         )
 
     def _read_verified(self, name: str, file: File) -> bytes:
@@ -254,27 +244,6 @@ def read_bundle(path: Path) -> Bundle:
     """Read and verify a bundle, given its folder or one with `current`. Raises BundleError naming file and fault."""
     with open_bundle(path) as bundle:
         return bundle.read()
-
-
-def encode_metadata(vocabulary: Vocabulary, metadata: Mapping[str, Mapping[str, object]]) -> bytes:
-    """The content of metadata.jsonl: one JSON object an item, empty where nothing is known."""
-    lines = (json.dumps(metadata.get(item_id, {}), allow_nan=False) for item_id in vocabulary.item_ids)
-    return ("\n".join(lines) + "\n").encode()
-
-
-def encode_types(event_types: Sequence[str]) -> bytes:
-    """The content of event_types.txt."""
-    return "".join(f"{name}\n" for name in event_types).encode("ascii")
-
-
-def _decode_types(folder: Path, content: bytes) -> tuple[str, ...]:
-    try:
-        event_types = tuple(content.decode("ascii").splitlines())
-    except UnicodeDecodeError as error:
-        raise BundleFormat(f"{folder}: {EVENT_TYPES} is not ASCII") from error
-    if not all(map(is_valid_id, event_types)) or len(set(event_types)) != len(event_types):
-        raise BundleFormat(f"{folder}: {EVENT_TYPES} is not one valid type a line, each once")
-    return event_types
 
 
 def _take_over(folder: Path, manifest: Manifest, digest: str, descriptors: Mapping[str, Any]) -> OpenBundle:

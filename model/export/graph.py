@@ -23,7 +23,7 @@ import onnx
 import torch
 from numpy.typing import NDArray
 
-from model.contract import bundle
+from model.contract import bundle, bundle_content
 from model.contract.event_inputs import ABSENT
 from model.contract.golden import Golden, golden_to_bytes
 from model.contract.manifest import Manifest
@@ -132,15 +132,15 @@ def publish_bundle(
     files = {
         bundle.NETWORK: graph,
         bundle.VOCABULARY: vocabulary.to_bytes(),
-        bundle.COUNTS: bundle.encode_counts(counts),
+        bundle.COUNTS: bundle_content.encode_counts(counts),
         bundle.GOLDEN: golden_to_bytes(examples[: 1 + 3 * GOLDEN_HISTORIES]),
     }
     if metadata is not None:
-        files[bundle.METADATA] = bundle.encode_metadata(vocabulary, metadata)
+        files[bundle.METADATA] = bundle_content.encode_metadata(vocabulary, metadata)
     if sessions is not None:
         files[bundle.SESSIONS] = sessions.to_bytes()
     if event_types:
-        files[bundle.EVENT_TYPES] = bundle.encode_types(event_types)
+        files[bundle.EVENT_TYPES] = bundle_content.encode_types(event_types)
     described = {file: bundle.describe_file(content) for file, content in files.items()}
     digest = hashlib.sha256("".join(described[file].sha256 for file in sorted(described)).encode()).hexdigest()
     config = network.config

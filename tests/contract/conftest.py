@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from model.contract import bundle
+from model.contract import bundle, bundle_content
 from model.contract.golden import Golden, golden_to_bytes
 from model.contract.manifest import Manifest
 from model.contract.vocabulary import Vocabulary
@@ -19,9 +19,9 @@ def files():
     return {
         bundle.NETWORK: b"a graph",
         bundle.VOCABULARY: vocabulary.to_bytes(),
-        bundle.COUNTS: bundle.encode_counts(np.array([3, 9, 3], dtype=np.int64)),
+        bundle.COUNTS: bundle_content.encode_counts(np.array([3, 9, 3], dtype=np.int64)),
         bundle.GOLDEN: golden_to_bytes([example]),
-        bundle.METADATA: bundle.encode_metadata(vocabulary, {"b": {"title": "B & é"}}),
+        bundle.METADATA: bundle_content.encode_metadata(vocabulary, {"b": {"title": "B & é"}}),
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.contract import bundle
+from model.contract import bundle, bundle_content
 from model.contract.bundle import open_bundle, point_current, read_bundle, write_bundle
 from model.contract.manifest import BundleCorrupt, BundleError, BundleFormat, BundleMissing, Manifest
 
@@ -241,15 +241,15 @@ def test_manifest_that_is_no_object_is_refused(published, content):
         (bundle.VOCABULARY, b"c\nb\na\n"),
         (bundle.COUNTS, b"not an array"),
         (bundle.COUNTS, b""),
-        (bundle.COUNTS, bundle.encode_counts(np.array([1, 2]))),
-        (bundle.COUNTS, bundle.encode_counts(np.array([1, -1, 2]))),
-        (bundle.COUNTS, bundle.encode_counts(np.array([1, 2, 3]))[:-1]),
-        (bundle.COUNTS, bundle.encode_counts(np.array([1, 2, 3])).replace(b"(3,)", b"(3,(")),
+        (bundle.COUNTS, bundle_content.encode_counts(np.array([1, 2]))),
+        (bundle.COUNTS, bundle_content.encode_counts(np.array([1, -1, 2]))),
+        (bundle.COUNTS, bundle_content.encode_counts(np.array([1, 2, 3]))[:-1]),
+        (bundle.COUNTS, bundle_content.encode_counts(np.array([1, 2, 3])).replace(b"(3,)", b"(3,(")),
         (
             bundle.COUNTS,
-            bundle.encode_counts(np.array([1, 2, 3])).replace(b"(3,), }        ", b"(3" + b"0" * 9 + b",), }"),
+            bundle_content.encode_counts(np.array([1, 2, 3])).replace(b"(3,), }        ", b"(3" + b"0" * 9 + b",), }"),
         ),
-        (bundle.COUNTS, bundle.encode_counts(np.array([1, 2, 3])).replace(b"(3,)", b"'3' ")),
+        (bundle.COUNTS, bundle_content.encode_counts(np.array([1, 2, 3])).replace(b"(3,)", b"'3' ")),
         (bundle.METADATA, b"{}\n"),
         (bundle.GOLDEN, b"[{}]"),
         (bundle.GOLDEN, b"{"),
@@ -312,7 +312,7 @@ def test_every_fault_is_a_bundle_error():
 def test_event_types_are_optional_and_come_back(published):
     """Most bundles have none; those that have some hold them in the order of their codes."""
     assert read_bundle(published).event_types == ()
-    replace(published / VERSION, bundle.EVENT_TYPES, bundle.encode_types(("view", "buy")))
+    replace(published / VERSION, bundle.EVENT_TYPES, bundle_content.encode_types(("view", "buy")))
     assert read_bundle(published).event_types == ("view", "buy")
 
 

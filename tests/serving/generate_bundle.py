@@ -13,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from model.contract import bundle
+from model.contract import bundle, bundle_content
 from model.contract.golden import Golden, golden_to_bytes
 from model.contract.manifest import Manifest
 from model.contract.sequence import encode_histories
@@ -185,9 +185,9 @@ def make_files() -> tuple[Manifest, dict[str, bytes]]:
     files = {
         bundle.NETWORK: make_network(weights),
         bundle.VOCABULARY: vocabulary.to_bytes(),
-        bundle.COUNTS: bundle.encode_counts(counts),
+        bundle.COUNTS: bundle_content.encode_counts(counts),
         bundle.GOLDEN: golden_to_bytes(make_golden(weights, vocabulary)),
-        bundle.METADATA: bundle.encode_metadata(vocabulary, titles),
+        bundle.METADATA: bundle_content.encode_metadata(vocabulary, titles),
     }
     manifest = Manifest(
         name="tiny",

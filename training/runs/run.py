@@ -38,7 +38,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.contract.atomic_files import write_whole
-from model.contract.bundle import decode_counts, encode_counts
+from model.contract.bundle_content import decode_counts, encode_counts
 from model.contract.npy import ARRAY_FAULTS
 from model.contract.vocabulary import Vocabulary
 from training.data.event_features import EventFeatures
