@@ -59,11 +59,11 @@ check-security: .venv-security/.ready ## Ask PyPI's advisories about every pinne
 	.venv-security/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off -r constraints.txt \
 	|| { echo "check-security: a version has a known hole, or could not be checked (see above)"; exit 1; }
 
-coverage: $(VENV)/.run $(VENV)/.dev ## Run the suite and measure branch coverage of service, training and model; fails below the floor
+coverage: .venv-service/.ready ## As test-service, and measure branch coverage of service and model.contract; fails below the floor
 	@rm -rf .cache/coverage && mkdir -p .cache/coverage
-	$(BIN)/coverage run -m pytest
-	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report
+	.venv-service/bin/coverage run -m pytest $(SPLIT) tests/contract tests/serving
+	.venv-service/bin/coverage combine --quiet
+	.venv-service/bin/coverage report
 
 RELEASE := .cache/release
 # From the source archive, as whoever gets it builds it; in an environment without anything of ours.
