@@ -127,6 +127,20 @@ def client(service_store: EmbeddedStore) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
+def list_complaints() -> Callable[..., list]:
+    """What a process's log complains of, but for a store that a busy machine made slow: that is another promise."""
+
+    def complaints(process: "Process") -> list:
+        return [
+            entry
+            for entry in process.log
+            if entry["level"] not in ("info", "debug") and not entry["logger"].startswith("service.store.")
+        ]
+
+    return complaints
+
+
+@pytest.fixture(scope="session")
 def ask_in_time() -> Callable[..., list]:
     """Ask until an answer comes in time; all answers, and only a service that is always late fails.
 

@@ -49,10 +49,17 @@ def refusals(stderr):
     return [line for line in stderr.splitlines() if not line.startswith("{")]
 
 
+def wait_until_ok(http):
+    """Until it is ready without reserve: on a busy machine the store may miss a quarter of a second at first."""
+    deadline = time.monotonic() + 60
+    while (said := http.get("/health/ready").json()) != {"status": "ok", "reasons": []}:
+        assert time.monotonic() < deadline, said
+
+
 @pytest.mark.parametrize(
     ("workers", "number"), [(1, signal.SIGTERM), (1, signal.SIGINT), (2, signal.SIGTERM), (2, signal.SIGINT)]
 )
-def test_told_to_stop_it_ends_in_order(start_process, wait_until_gone, workers, number):
+def test_told_to_stop_it_ends_in_order(start_process, wait_until_gone, list_complaints, workers, number):
     """Status 0, every request answered until then, no process and no traceback left."""
     process = start_process("--workers", str(workers))
     assert re.fullmatch(
@@ -61,7 +68,7 @@ def test_told_to_stop_it_ends_in_order(start_process, wait_until_gone, workers, 
         process.started,
     )
     with httpx.Client(base_url=process.url) as http:
-        assert http.get("/health/ready").json()["status"] == "ok"
+        wait_until_ok(http)
         response = http.post("/recommend", json={"user_id": "u", "items": ["i01"]})
         assert (response.status_code, response.json()["source"]) == (200, "model")
         assert "server" not in response.headers
@@ -70,17 +77,17 @@ def test_told_to_stop_it_ends_in_order(start_process, wait_until_gone, workers, 
         process.signal(number)
         assert process.wait() == 0
     assert wait_until_gone(family) == set()
-    assert [entry for entry in process.log if entry["level"] not in ("info", "debug")] == []
+    assert list_complaints(process) == []
 
 
-def test_ctrl_c_in_a_terminal_reaches_all_and_ends_in_order(start_process, wait_until_gone):
+def test_ctrl_c_in_a_terminal_reaches_all_and_ends_in_order(start_process, wait_until_gone, list_complaints):
     """The whole process group gets SIGINT at once: still status 0, and the store was stopped last."""
     process = start_process("--workers", "2")
     family = process.family()
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait() == 0
     assert wait_until_gone(family) == set()
-    assert [entry for entry in process.log if entry["level"] not in ("info", "debug")] == []
+    assert list_complaints(process) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
