@@ -657,9 +657,9 @@ def test_store_is_asked_to_write_its_file_anew(archive_now, in_store, raw, monke
     async def count(self, commands, **options):
         rewrites.extend(command for command in commands if command[0] == "BGREWRITEAOF")
         replies = await ask(self, commands, **options)
-        return [replies[0].replace(*said)] if commands[0][0] == "INFO" else replies
+        return [re.sub(said[0], said[1], replies[0])] if commands[0][0] == "INFO" else replies
 
-    as_it_is = said = (b"", b"")
+    as_it_is = said = (b"$^", b"")
     monkeypatch.setattr(StoreLog, "ask_all", count)
     in_store(lambda store: store.erase("u1"))
     archive_now()
@@ -678,7 +678,7 @@ def test_store_is_asked_to_write_its_file_anew(archive_now, in_store, raw, monke
     assert len(rewrites) == 2
     assert raw.hmget("nextitem:archive", "rewrite_wanted", "rewrite_asked") == [None, None]
     raw.hset("nextitem:archive", "rewrite_asked", 1)
-    said = (b"aof_last_rewrite_time_sec:0", b"aof_last_rewrite_time_sec:-1")
+    said = (rb"aof_last_rewrite_time_sec:\d+", b"aof_last_rewrite_time_sec:-1")
     archive_now()  # the store was started again before it ended
     assert len(rewrites) == 3
     rewrites.pop()
