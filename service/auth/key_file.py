@@ -30,7 +30,6 @@ Scope = Literal["recommend", "events", "admin", "metrics"]
 """What a key allows. `admin` allows access to users' data: export and deletion."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-FORMAT = 1
 NOTE_MAX = 200
 _MAX_BYTES = 1024 * 1024
 _KEY = re.compile(r"nk_([0-9a-z]{1,32})_([A-Za-z0-9_-]{43,128})")
@@ -127,7 +126,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 def _write(file: Path, keys: Sequence[Key]) -> None:
     """Replace the file. A new file is readable by its owner only; an existing one keeps its owner and mode."""
-    content = json.dumps({"format": FORMAT, "keys": [key.model_dump() for key in keys]}, indent=1) + "\n"
+    content = json.dumps(_KeyFile(format=1, keys=list(keys)).model_dump(), indent=1) + "\n"
     try:
         old = file.stat() if file.exists() else None
         if old is None:
