@@ -1,0 +1,280 @@
+"""deployment.json: which version of a bundle folder answers, which one is on trial, and how it came to that.
+
+```
+bundles/deployment.json   this document, replaced whole under a lock (writer.py)
+bundles/journal.jsonl     every change, one line each (journal.py)
+bundles/current           the champion's version, for readers that know no deployment.json
+```
+A generation number orders the documents. Times are for people only. A folder without the file has generation 0, and
+`current` names its champion.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from model.contract.atomic_files import read_regular
+from model.contract.bundle import CURRENT, MANIFEST, locate_bundle
+from model.contract.manifest import is_count, is_number, is_plain_name
+
+DEPLOYMENT = "deployment.json"
+DEPLOYMENT_MAX_BYTES = 64 * 1024
+FORMAT = 1
+HISTORY_LENGTH = 20
+
+Mode = Literal["off", "shadow", "canary"]
+"""What the candidate does. shadow: it is only scored on live events. canary: it also answers its share of users."""
+MODES: tuple[Mode, ...] = get_args(Mode)
+TrialPath = Literal["shadow", "canary"]
+
+
+class DeploymentError(Exception):
+    """A deployment cannot be read or changed. The message says why and what to do.
+
+    DeploymentError
+    ├── DeploymentMalformed  deployment.json or the journal is not what this version reads
+    ├── DeploymentConflict   somebody else changed the deployment meanwhile
+    └── DeploymentRefused    the change is not possible, or not wise
+    """
+
+
+class DeploymentMalformed(DeploymentError):
+    """deployment.json or the journal is not what this version reads."""
+
+
+class DeploymentConflict(DeploymentError):
+    """The deployment is no longer of the generation that the change was meant for."""
+
+
+class DeploymentRefused(DeploymentError):
+    """The change is not possible, or not wise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialTerms:
+    """When a candidate is promoted or returned without anybody's word."""
+
+    auto: bool = True
+    """Whether the judge decides. Off after `hold` and after a rollback, until `resume`."""
+    path: TrialPath = "canary"
+    """canary: shadow, then canary, then promotion. shadow: promotion straight from shadow, where traffic is thin."""
+    alpha: float = 0.05
+    """Chance of promoting a candidate that is not better, however often one looks."""
+    margin: float = 0.0
+    """Share of the champion's NDCG@10 that a candidate may lose and still be promoted. 0: it must be better."""
+    return_margin: float = 0.1
+    """Share of the champion's NDCG@10 that a candidate must be shown to lose to be returned."""
+    min_trials: int = 500
+    """Paired events before the first verdict."""
+    min_answers: int = 1000
+    """Answers by the candidate before it is promoted from canary."""
+    min_hours: float = 24.0
+    """Hours in canary before promotion: a day shows a whole cycle."""
+    max_days: float = 14.0
+    """Days after which an undecided candidate is returned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastChampion:
+    """A version that answered before. `generation` is the one that made it champion."""
+
+    generation: int
+    champion: str
+    at: str
+    by: str
+    why: str
+    rolled_back: bool = False
+    """Whether a rollback left it; a rollback never returns to such a version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """Who answers. `champion` answers everybody but the candidate's share of users."""
+
+    generation: int
+    champion: str
+    candidate: str | None = None
+    mode: Mode = "off"
+    share: float = 0.0
+    """Share of users that the candidate answers, 0 to 1. Counts in canary only."""
+    salt: str = ""
+    """Hexadecimal, new for each candidate, so that not the same users try everything."""
+    previous: str | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """Version -> sha256 of its manifest.json. A folder that was replaced under its name is refused."""
+    trial: TrialTerms = TrialTerms()
+    history: tuple[PastChampion, ...] = ()
+    """Oldest first, the champion's own entry last."""
+    at: str = ""
+    by: str = ""
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that this version does not know. They are kept."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The versions that must be kept: champion, candidate, previous."""
+        return tuple(version for version in (self.champion, self.candidate, self.previous) if version)
+
+    def to_bytes(self) -> bytes:
+        """The text of deployment.json."""
+        trial = {name: getattr(self.trial, name) for name in _TRIAL_RULES}
+        past = [{name: getattr(entry, name) for name in _PAST_RULES} for entry in self.history[-HISTORY_LENGTH:]]
+        known = {name: getattr(self, name) for name in _RULES}
+        document = {
+            **self.others,
+            "format": FORMAT,
+            **known,
+            "digests": dict(self.digests),
+            "trial": trial,
+            "history": past,
+        }
+        return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read deployment.json. Raises DeploymentMalformed naming the first field that is wrong."""
+        try:
+            document: Any = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise DeploymentMalformed(f"{DEPLOYMENT} is not JSON") from error
+        if not isinstance(document, dict):
+            raise DeploymentMalformed(f"{DEPLOYMENT} is not an object")
+        if not is_count(document.get("format")) or document["format"] != FORMAT:
+            raise DeploymentMalformed(
+                f"{DEPLOYMENT} has format {document.get('format')!r}: this version reads format {FORMAT}"
+            )
+        _check(document, _RULES, DEPLOYMENT)
+        trial, history = document.get("trial", {}), document.get("history", [])
+        if not isinstance(trial, dict) or not isinstance(history, list):
+            raise DeploymentMalformed(f"{DEPLOYMENT}: 'trial' must be an object and 'history' a list")
+        terms = {**{name: getattr(TrialTerms(), name) for name in _TRIAL_RULES}, **trial}
+        _check(terms, _TRIAL_RULES, f"{DEPLOYMENT}: trial")
+        for entry in history:
+            if not isinstance(entry, dict):
+                raise DeploymentMalformed(f"{DEPLOYMENT}: 'history' must hold objects")
+            _check({"rolled_back": False, **entry}, _PAST_RULES, f"{DEPLOYMENT}: history")
+        known = {name: document[name] for name in _RULES}
+        deployment = cls(
+            **known,
+            trial=TrialTerms(**{name: terms[name] for name in _TRIAL_RULES}),
+            history=tuple(
+                PastChampion(**{name: entry[name] for name in _PAST_RULES if name in entry}) for entry in history
+            ),
+            others={
+                name: value for name, value in document.items() if name not in {"format", "trial", "history", *_RULES}
+            },
+        )
+        deployment.check()
+        return deployment
+
+    def check(self) -> None:
+        """Raise DeploymentMalformed if the fields contradict each other."""
+        if self.candidate == self.champion:
+            raise DeploymentMalformed(f"{DEPLOYMENT}: candidate and champion are the same version")
+        if (self.candidate is None) != (self.mode == "off"):
+            raise DeploymentMalformed(f"{DEPLOYMENT}: a candidate has the mode shadow or canary, and only a candidate")
+        if self.mode == "canary" and not self.salt:
+            raise DeploymentMalformed(f"{DEPLOYMENT}: a candidate in canary needs a salt")
+
+
+def read_deployment(root: Path) -> Deployment:
+    """The deployment of a bundle folder. Without deployment.json: generation 0, the champion is what `current` names.
+
+    Raises DeploymentMalformed, and BundleError where there is no champion at all.
+    """
+    try:
+        content = read_regular(root / DEPLOYMENT, DEPLOYMENT_MAX_BYTES + 1)
+    except FileNotFoundError:
+        return Deployment(generation=0, champion=locate_bundle(root).name)
+    except OSError as error:
+        raise DeploymentMalformed(f"{root / DEPLOYMENT} cannot be read ({error.strerror})") from error
+    if len(content) > DEPLOYMENT_MAX_BYTES:
+        raise DeploymentMalformed(f"{root / DEPLOYMENT} is larger than {DEPLOYMENT_MAX_BYTES} bytes")
+    return Deployment.from_bytes(content)
+
+
+def is_followed(path: Path) -> bool:
+    """Whether `path` is a bundle folder, whose deployment may change, and not a single bundle."""
+    return not (path / MANIFEST).is_file() and ((path / DEPLOYMENT).exists() or (path / CURRENT).exists())
+
+
+def _check(document: Mapping[str, Any], rules: Mapping[str, tuple[Any, str]], where: str) -> None:
+    for name, (holds, wanted) in rules.items():
+        if name not in document:
+            raise DeploymentMalformed(f"{where}: {name!r} is missing")
+        if not holds(document[name]):
+            raise DeploymentMalformed(f"{where}: {name!r} must be {wanted}")
+
+
+def _is_share(value: object) -> bool:
+    return is_number(value) and 0 <= value <= 1  # type: ignore[operator]  # is_number has seen that it is one
+
+
+def _is_positive(value: object) -> bool:
+    return is_number(value) and value > 0  # type: ignore[operator]  # as above
+
+
+def _is_nonnegative(value: object) -> bool:
+    return is_number(value) and value >= 0  # type: ignore[operator]  # as above
+
+
+def _is_version(value: object) -> bool:
+    return isinstance(value, str) and is_plain_name(value)
+
+
+def _is_optional_version(value: object) -> bool:
+    return value is None or _is_version(value)
+
+
+def _is_digest_table(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        _is_version(version) and isinstance(digest, str) and len(digest) == 64 for version, digest in value.items()
+    )
+
+
+def _is_count(value: object) -> bool:
+    return is_count(value, least=0)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_TEXT = (_is_text, "a string")
+_RULES: Mapping[str, tuple[Any, str]] = {
+    "generation": (_is_count, "a whole number of at least 0"),
+    "champion": (_is_version, "the name of a version"),
+    "candidate": (_is_optional_version, "the name of a version or null"),
+    "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
+    "share": (_is_share, "a number from 0 to 1"),
+    "salt": _TEXT,
+    "previous": (_is_optional_version, "the name of a version or null"),
+    "digests": (_is_digest_table, "an object of sha256 by version"),
+    "at": _TEXT,
+    "by": _TEXT,
+}
+_TRIAL_RULES: Mapping[str, tuple[Any, str]] = {
+    "auto": (_is_flag, "true or false"),
+    "path": (lambda value: value in get_args(TrialPath), "shadow or canary"),
+    "alpha": (lambda value: _is_positive(value) and value < 1, "a number between 0 and 1"),
+    "margin": (_is_share, "a number from 0 to 1"),
+    "return_margin": (_is_share, "a number from 0 to 1"),
+    "min_trials": (_is_count, "a whole number of at least 0"),
+    "min_answers": (_is_count, "a whole number of at least 0"),
+    "min_hours": (_is_nonnegative, "a number of at least 0"),
+    "max_days": (_is_positive, "a positive number"),
+}
+_PAST_RULES: Mapping[str, tuple[Any, str]] = {
+    "generation": (_is_count, "a whole number of at least 0"),
+    "champion": (_is_version, "the name of a version"),
+    "at": _TEXT,
+    "by": _TEXT,
+    "why": _TEXT,
+    "rolled_back": (_is_flag, "true or false"),
+}
