@@ -1,10 +1,8 @@
 """Which users a candidate answers: a hash of the user id, so that all processes agree without storing anything."""
 
 from hashlib import blake2b
-from typing import Literal
 
-VariantName = Literal["champion", "candidate"]
-"""champion: the version that answers. candidate: the one on trial."""
+from model.contract.deployment.document import VariantName
 
 _HASHES = 2**64
 

@@ -9,6 +9,7 @@ A generation number orders the documents. Times are for people only. A folder wi
 `current` names its champion.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from model.contract.atomic_files import read_regular
-from model.contract.bundle import CURRENT, MANIFEST, locate_bundle
+from model.contract.bundle import CURRENT, MANIFEST, MANIFEST_MAX_BYTES, locate_bundle
 from model.contract.manifest import is_count, is_number, is_plain_name
 
 DEPLOYMENT = "deployment.json"
@@ -27,6 +28,9 @@ HISTORY_LENGTH = 20
 Mode = Literal["off", "shadow", "canary"]
 """What the candidate does. shadow: it is only scored on live events. canary: it also answers its share of users."""
 MODES: tuple[Mode, ...] = get_args(Mode)
+VariantName = Literal["champion", "candidate"]
+"""Which of the two a model is. champion: it answers. candidate: it is on trial."""
+VARIANTS: tuple[VariantName, ...] = get_args(VariantName)
 TrialPath = Literal["shadow", "canary"]
 
 
@@ -101,6 +105,8 @@ class Deployment:
     """Share of users that the candidate answers, 0 to 1. Counts in canary only."""
     salt: str = ""
     """Hexadecimal, new for each candidate, so that not the same users try everything."""
+    id_key: str = ""
+    """Signs recommendation ids, so that who reads this folder can tell what an id says, and no client can make one."""
     previous: str | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     """Version -> sha256 of its manifest.json. A folder that was replaced under its name is refused."""
@@ -145,6 +151,7 @@ class Deployment:
             raise DeploymentMalformed(
                 f"{DEPLOYMENT} has format {document.get('format')!r}: this version reads format {FORMAT}"
             )
+        document.setdefault("id_key", "")
         _check(document, _RULES, DEPLOYMENT)
         trial, history = document.get("trial", {}), document.get("history", [])
         if not isinstance(trial, dict) or not isinstance(history, list):
@@ -187,7 +194,8 @@ def read_deployment(root: Path) -> Deployment:
     try:
         content = read_regular(root / DEPLOYMENT, DEPLOYMENT_MAX_BYTES + 1)
     except FileNotFoundError:
-        return Deployment(generation=0, champion=locate_bundle(root).name)
+        champion = locate_bundle(root)
+        return Deployment(generation=0, champion=champion.name, id_key=_derive_id_key(champion))
     except OSError as error:
         raise DeploymentMalformed(f"{root / DEPLOYMENT} cannot be read ({error.strerror})") from error
     if len(content) > DEPLOYMENT_MAX_BYTES:
@@ -198,6 +206,15 @@ def read_deployment(root: Path) -> Deployment:
 def is_followed(path: Path) -> bool:
     """Whether `path` is a bundle folder, whose deployment may change, and not a single bundle."""
     return not (path / MANIFEST).is_file() and ((path / DEPLOYMENT).exists() or (path / CURRENT).exists())
+
+
+def _derive_id_key(champion: Path) -> str:
+    """A key for a folder without deployment.json, of what no client knows: its manifest. The first change keeps it."""
+    try:
+        manifest = read_regular(champion / MANIFEST, MANIFEST_MAX_BYTES)
+    except OSError:
+        return ""  # whoever loads it will say so
+    return hashlib.blake2b(manifest, digest_size=16, person=b"id_key").hexdigest()
 
 
 def _check(document: Mapping[str, Any], rules: Mapping[str, tuple[Any, str]], where: str) -> None:
@@ -246,6 +263,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_id_key(value: object) -> bool:
+    return isinstance(value, str) and len(value.encode(errors="replace")) <= 64
+
+
 _TEXT = (_is_text, "a string")
 _RULES: Mapping[str, tuple[Any, str]] = {
     "generation": (_is_count, "a whole number of at least 0"),
@@ -254,6 +275,7 @@ _RULES: Mapping[str, tuple[Any, str]] = {
     "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
     "share": (_is_share, "a number from 0 to 1"),
     "salt": _TEXT,
+    "id_key": (_is_id_key, "a string of at most 64 bytes"),
     "previous": (_is_optional_version, "the name of a version or null"),
     "digests": (_is_digest_table, "an object of sha256 by version"),
     "at": _TEXT,

@@ -6,6 +6,7 @@ A crash after the journal leaves a line of a generation that never was. The next
 import contextlib
 import fcntl
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -85,7 +86,8 @@ def _stamp(now: Deployment, wanted: Deployment, *, at: str, by: str) -> Deployme
     history = wanted.history
     if wanted.champion != now.champion:
         history = (*history[:-1], replace(history[-1], at=at, by=by))
-    return replace(wanted, generation=now.generation + 1, at=at, by=by, history=history)
+    id_key = wanted.id_key or secrets.token_hex(16)
+    return replace(wanted, generation=now.generation + 1, at=at, by=by, history=history, id_key=id_key)
 
 
 def _pin(root: Path, now: Deployment, after: Deployment) -> dict[str, str]:
