@@ -17,5 +17,5 @@ def assign(user_id: str | None, *, salt: str, share: float) -> VariantName:
     """
     if user_id is None:
         return "champion"
-    digest = blake2b(f"{salt}\0{user_id}".encode(), digest_size=8).digest()
+    digest = blake2b(f"{salt}\0{user_id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return "candidate" if int.from_bytes(digest, "big") < share * _HASHES else "champion"

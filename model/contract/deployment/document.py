@@ -264,7 +264,7 @@ def _is_text(value: object) -> bool:
 
 
 def _is_id_key(value: object) -> bool:
-    return isinstance(value, str) and len(value.encode(errors="replace")) <= 64
+    return isinstance(value, str) and value.isascii() and len(value) <= 64
 
 
 _TEXT = (_is_text, "a string")
@@ -275,7 +275,7 @@ _RULES: Mapping[str, tuple[Any, str]] = {
     "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
     "share": (_is_share, "a number from 0 to 1"),
     "salt": _TEXT,
-    "id_key": (_is_id_key, "a string of at most 64 bytes"),
+    "id_key": (_is_id_key, "a string of at most 64 ASCII characters"),
     "previous": (_is_optional_version, "the name of a version or null"),
     "digests": (_is_digest_table, "an object of sha256 by version"),
     "at": _TEXT,
