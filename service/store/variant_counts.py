@@ -1,7 +1,7 @@
 """What the workers count of a canary, by variant, in one hash a generation: the judge's guardrails compare it.
 
 ```
-nextitem:variants:<generation>   <variant>:answers, :degraded, :failures, :closed   how many
+nextitem:variants:<generation>   <variant>:answers, :degraded, :failures, :breakers_opened   how many
                                  <variant>:runs:<seconds>                          runs up to so long, and over the last
 ```
 Workers add what they counted since they last did. A write whose reply is lost may count twice: both variants alike.
@@ -25,7 +25,7 @@ RUN_BOUNDS_S: Final = tuple(round(0.0005 * 1.25**step, 6) for step in range(45))
 KEPT_S: Final = 30 * 24 * 60 * 60
 """How long after its last change a hash is kept."""
 
-Counted = Literal["answers", "degraded", "failures", "closed"]
+Counted = Literal["answers", "degraded", "failures", "breakers_opened"]
 _COUNTED: Final[tuple[Counted, ...]] = get_args(Counted)
 _RUNS: Final = (*(f"runs:{bound_s}" for bound_s in RUN_BOUNDS_S), "runs:inf")
 
@@ -40,7 +40,7 @@ class VariantCounts:
     """Of these, how many were degraded."""
     failures: int = 0
     """Of these, how many this variant's model could not rank because it failed, was slow, or had no room."""
-    closed: int = 0
+    breakers_opened: int = 0
     """How often a worker took the variant out of use for failing or being slow."""
     runs: tuple[int, ...] = (0,) * len(_RUNS)
     """Runs of the model by time: one number for each of RUN_BOUNDS_S, and one for longer runs."""

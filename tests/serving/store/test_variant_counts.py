@@ -26,7 +26,7 @@ def count_some(tally):
         tally.add(variant, "answers")
     tally.add("champion", "degraded")
     tally.add("candidate", "failures")
-    tally.add("candidate", "closed")
+    tally.add("candidate", "breakers_opened")
     for seconds in (0.0001, 0.0005, 0.00051, 60.0):
         tally.add_run("candidate", seconds)
 
@@ -54,7 +54,7 @@ def test_workers_add_up(store_url, raw):
     counted, other = asyncio.run(in_client(store_url, scenario))
     assert (counted["champion"].answers, counted["champion"].degraded) == (4, 2)
     candidate = counted["candidate"]
-    assert (candidate.answers, candidate.failures, candidate.closed, candidate.degraded) == (6, 2, 2, 0)
+    assert (candidate.answers, candidate.failures, candidate.breakers_opened, candidate.degraded) == (6, 2, 2, 0)
     assert (candidate.runs[0], candidate.runs[1], candidate.runs[-1], sum(candidate.runs)) == (4, 2, 2, 8)
     assert other == {"champion": VariantCounts(), "candidate": VariantCounts()}
     expires_ms = raw.pexpiretime(name_variant_counts(7)) if raw.info()["redis_version"] >= "7" else None
