@@ -18,6 +18,7 @@ ServiceError
 │   │   ├── NotFound             404     not-found
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
+│   ├── VariantUnavailable       409     variant-unavailable
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
 │   │   └── StoreNotDurable                                       the store may lose events, so none is accepted
 │   ├── Overloaded               503     overloaded               with Retry-After
@@ -206,6 +207,18 @@ class HistoryBehind(Problem):
     slug = "history-version"
     title = "The history has not reached this version"
     default_detail = "The history did not reach min_history_version in time: retry, or send the request without it."
+
+
+class VariantUnavailable(Problem):
+    """The request wants the candidate, and this worker has none to answer with."""
+
+    status = 409
+    slug = "variant-unavailable"
+    title = "The candidate is not in use"
+    default_detail = (
+        "No candidate answers here: none is in canary, or it is not loaded. Leave variant out, or retry when GET /model "
+        "names a candidate."
+    )
 
 
 class StoreUnavailable(Problem):

@@ -21,23 +21,27 @@ def clock():
 
 
 @pytest.fixture
-def breaker(clock):
-    """A breaker that notes how often it opened."""
-    breaker = VariantBreaker(on_open=lambda: breaker.openings.append(clock.now_s), clock=clock)
-    breaker.openings = []
-    return breaker
+def openings():
+    """When the breaker opened."""
+    return []
+
+
+@pytest.fixture
+def breaker(clock, openings):
+    """A breaker that notes when it opens."""
+    return VariantBreaker(on_open=lambda: openings.append(clock.now_s), clock=clock)
 
 
 @pytest.mark.parametrize(
     ("seconds", "opens"), [(None, True), (0.5, True), (0.0351, True), (0.0349, False), (0.001, False)]
 )
-def test_failed_and_slow_runs_open_it(breaker, seconds, opens):
+def test_failed_and_slow_runs_open_it(breaker, openings, seconds, opens):
     """Slow: over three times the champion's 10 ms, and 5 ms more."""
     for _ in range(LEAST_TRIES):
         assert not breaker.open
         breaker.record_run(seconds, champion_s=0.010)
     assert breaker.open == opens
-    assert len(breaker.openings) == opens
+    assert len(openings) == opens
 
 
 def test_half_of_the_tries_are_enough_and_fewer_are_not(breaker):
@@ -58,7 +62,7 @@ def test_few_tries_say_nothing(breaker, clock):
     assert not breaker.open
 
 
-def test_it_closes_after_its_pause_and_counts_anew(breaker, clock):
+def test_it_closes_after_its_pause_and_counts_anew(breaker, openings, clock):
     """What ends late, of the time before, does not count either."""
     for _ in range(LEAST_TRIES):
         breaker.record(bad=True)
@@ -72,7 +76,7 @@ def test_it_closes_after_its_pause_and_counts_anew(breaker, clock):
     assert not breaker.open
     breaker.record(bad=True)
     assert breaker.open
-    assert len(breaker.openings) == 2
+    assert len(openings) == 2
 
 
 def test_many_tries_are_forgotten_in_order(breaker):
