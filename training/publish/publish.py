@@ -1,11 +1,14 @@
 """A finished run -> a bundle that the service can serve."""
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from model.contract.bundle import point_current
 from model.contract.manifest import BundleError
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
@@ -15,6 +18,7 @@ from model.export.ranking import Scan
 from model.nets.network import SequenceNetwork
 from model.nets.nova import Nova
 from training.baselines.neighbours import gather_sessions
+from training.data.item_features import Metadata
 from training.data.items import read_items
 from training.data.reader import read_log
 from training.errors import RunError, TrainingError
@@ -27,10 +31,30 @@ from training.runs.run import Run
 def publish_run(
     run: Run, root: Path, items: Path | None, *, neighbours: Path | None = None, scan: Scan | None = None
 ) -> Path:
-    """Publish the kept weights of a run under `root` and make them current. `items` goes before what `fit` was given.
+    """Publish the kept weights of a run under `root` and make them current. Raises what `write_run` does.
 
-    A network that was trained for new items (model.id_dropout) is published with those of `items`, too. `neighbours` is
-    a log, all of whose histories answer while the network cannot, as `session-knn` does.
+    `neighbours` is a log, all of whose histories answer while the network cannot.
+    """
+    sessions = None if neighbours is None else partial(_gather_sessions, neighbours, run.recipe.data)
+    folder = write_run(run, root, read_items(items) if items else None, gather=sessions, scan=scan)
+    point_current(root, folder.name)
+    return folder
+
+
+def write_run(
+    run: Run,
+    root: Path,
+    given: Metadata | None,
+    *,
+    gather: Callable[[Vocabulary], Sessions] | None = None,
+    scan: Scan | None = None,
+    lineage: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a bundle with the kept weights of a run under `root`, and its version to the run's published.json.
+
+    The metadata `given` goes before what `fit` was given. A network that was trained for new items (model.id_dropout)
+    is published with those given, too. `gather` makes the sessions that answer while the network cannot, as
+    `session-knn` does.
 
     Without a `scan` the catalogue's size chooses how items are ranked (model/export/ranking.py).
 
@@ -43,8 +67,7 @@ def publish_run(
     if not isinstance(network, SequenceNetwork):
         raise RunError(f"{name} ranks only for the users of its training log: it can be evaluated, but not published")
     metadata, vocabulary = run.read_metadata(), run.vocabulary
-    if items:
-        given = read_items(items)
+    if given:
         if isinstance(network, Nova) and network.config.id_dropout:
             network, vocabulary = add_items(run, network, given)
         metadata = {**(metadata or {}), **given}
@@ -52,7 +75,7 @@ def publish_run(
     counts[vocabulary.encode(run.vocabulary.item_ids) - 1] = run.read_counts()
     histories = [vocabulary.encode(run.vocabulary.decode(sample)).tolist() for sample in run.read_samples()]
     try:
-        return publish_bundle(
+        folder = publish_bundle(
             root,
             network.cpu(),
             vocabulary=vocabulary,
@@ -63,13 +86,16 @@ def publish_run(
             metrics=_name_metrics(run, results),
             histories=histories,
             metadata=metadata,
-            sessions=None if neighbours is None else _gather_sessions(neighbours, run.recipe.data, vocabulary),
+            sessions=None if gather is None else gather(vocabulary),
             event_types=() if run.event_features is None else run.event_features.event_types,
             name=name,
             scan=scan,
+            lineage=lineage,
         )
     except (ExportError, BundleError) as error:
         raise TrainingError(f"the run was not published: {error}") from error
+    run.note_version(folder.name)
+    return folder
 
 
 def _gather_sessions(data: Path, recipe: DataRecipe, vocabulary: Vocabulary) -> Sessions:
