@@ -216,8 +216,8 @@ class VariantUnavailable(Problem):
     slug = "variant-unavailable"
     title = "The candidate is not in use"
     default_detail = (
-        "No candidate answers here: none is in canary, or it is not loaded. Leave variant out, or retry when GET /model "
-        "names a candidate."
+        "No candidate answers here: none is in canary, or it is not loaded. Leave variant out, or retry when GET "
+        "/model names a candidate."
     )
 
 

@@ -168,20 +168,9 @@ class OpenBundle:
         """Read and verify all files. Raises BundleError naming file and fault."""
         folder, manifest = self.folder, self.manifest
         contents = {name: self._read_verified(name, file) for name, file in manifest.files.items()}
-        try:
-            vocabulary = Vocabulary.from_bytes(contents[VOCABULARY])
-        except VocabularyError as error:
-            raise BundleFormat(f"{folder}: {VOCABULARY}: {error}") from error
+        vocabulary, counts = self._decode_catalogue(contents)
         golden = golden_from_bytes(contents[GOLDEN])
         lines = contents[METADATA].splitlines() if METADATA in contents else None
-        if len(vocabulary) != manifest.item_count:
-            raise BundleFormat(
-                f"{folder}: {VOCABULARY} has {len(vocabulary)} items, the manifest {manifest.item_count}"
-            )
-        try:
-            counts = decode_counts(contents[COUNTS], len(vocabulary))
-        except ValueError as error:
-            raise BundleFormat(f"{folder}: {COUNTS} is {error}") from error
         if lines is not None and len(lines) != len(vocabulary):
             raise BundleFormat(f"{folder}: {METADATA} has {len(lines)} lines for {len(vocabulary)} items")
         try:
@@ -203,6 +192,26 @@ class OpenBundle:
             sessions=sessions,
             event_types=event_types,
         )
+
+    def read_catalogue(self) -> tuple[Vocabulary, NDArray[np.int64]]:
+        """Read and verify the item ids and their counts (V) only. Raises BundleError naming file and fault."""
+        return self._decode_catalogue(
+            {name: self._read_verified(name, self.manifest.files[name]) for name in (VOCABULARY, COUNTS)}
+        )
+
+    def _decode_catalogue(self, contents: Mapping[str, bytes]) -> tuple[Vocabulary, NDArray[np.int64]]:
+        try:
+            vocabulary = Vocabulary.from_bytes(contents[VOCABULARY])
+        except VocabularyError as error:
+            raise BundleFormat(f"{self.folder}: {VOCABULARY}: {error}") from error
+        if len(vocabulary) != self.manifest.item_count:
+            raise BundleFormat(
+                f"{self.folder}: {VOCABULARY} has {len(vocabulary)} items, the manifest {self.manifest.item_count}"
+            )
+        try:
+            return vocabulary, decode_counts(contents[COUNTS], len(vocabulary))
+        except ValueError as error:
+            raise BundleFormat(f"{self.folder}: {COUNTS} is {error}") from error
 
     def _read_verified(self, name: str, file: File) -> bytes:
         descriptor = self._descriptors[name]

@@ -60,7 +60,7 @@ class VariantBreaker:
         tries = len(self._tries)
         if tries >= LEAST_TRIES and self._bad >= BAD_SHARE * tries:
             _log.error(
-                "The candidate fails or is slow: the champion answers for it for %g s (%d of the last %d tries were bad)",
+                "The candidate fails or is slow: the champion answers for it for %g s (%d of %d tries were bad)",
                 PAUSE_S,
                 self._bad,
                 tries,
