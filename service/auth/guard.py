@@ -6,7 +6,7 @@ A route without a declaration cannot be created, so none is open by mistake. Ope
 import hmac
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Set
+from collections.abc import Callable, Coroutine, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class AuthGuard:
             raise Forbidden(f"This route needs a key with the scope {scope}.")
         request.scope["state"][KEY_ID] = key.id
 
-    def require_any(self, request: Request, scopes: Collection[KeyScope], *, what: str) -> None:
+    def require_any(self, request: Request, *scopes: KeyScope, what: str) -> None:
         """Check that the key of a request that passed `check` has one of these scopes, too. Raises Forbidden.
 
         `what` says what needs it.
