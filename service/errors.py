@@ -27,6 +27,7 @@ ServiceError
 ├── EngineUnavailable            never leaves the recommender, which falls back
 ├── ArchiveFailed                an archiver run did not complete: one sentence and a kind
 └── StartFailed                  the process cannot start: one clear sentence for the log
+    └── ModelRefused             a bundle cannot be used: also a code, for metrics and for GET /model
 ```
 No message holds input: what a client sent is neither echoed to it nor written to the log.
 """
@@ -274,6 +275,14 @@ class EngineUnavailable(ServiceError):
 
 class StartFailed(ServiceError):
     """The process cannot start. The message is one sentence that says what to do."""
+
+
+class ModelRefused(StartFailed):
+    """A bundle cannot be used. `code` says why in one word; the message is one sentence."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
 class ArchiveFailed(ServiceError):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from model.contract.event_inputs import Events
 from model.contract.query import Question, encode_question
-from service.api.responses import Degraded, Recommendation
+from service.api.responses import Degraded, Recommendation, VariantName
 from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
@@ -27,7 +27,7 @@ READ_SHARE = 0.4
 
 
 class Pipeline:
-    """Answers pending requests by the model in use, the store and what replaces each of them."""
+    """Answers pending requests by one model, the store and what replaces each of them."""
 
     def __init__(self, model: LiveModel, *, store: HistoryStore, breaker: CircuitBreaker, runner: EngineRunner) -> None:
         """`breaker` guards reads of histories."""
@@ -35,10 +35,12 @@ class Pipeline:
         self._store = store
         self._breaker = breaker
         self._runner = runner
+        self.variant: VariantName = "champion"
+        """What the answers call the model."""
 
     async def answer(self, batch: Sequence[PendingRequest]) -> Sequence[Recommendation | Exception]:
         """The answer or exception of each request, in order; Expired for those that nobody waits for any more."""
-        model = self._model  # one reference for the whole batch, whatever replaces it meanwhile
+        model = self._model
         await self.read_histories(batch)
         start_stage(batch, "encode")
         for pending in batch:
@@ -46,7 +48,7 @@ class Pipeline:
         start_stage(batch, "queue")
         await self._rank(model, batch)
         start_stage(batch, "respond")
-        return [make_response(model, pending) if pending.wanted else Expired() for pending in batch]
+        return [make_response(model, pending, self.variant) if pending.wanted else Expired() for pending in batch]
 
     def answer_degraded(self, pending: PendingRequest, reason: Degraded) -> Recommendation:
         """Answer at once from what is known so far. Raises HistoryBehind if the history is too old."""
@@ -56,7 +58,7 @@ class Pipeline:
             _encode(self._model, pending)
             pending.timer.record("encode")
         pending.ranking, pending.degraded = None, reason
-        answer = make_response(self._model, pending)
+        answer = make_response(self._model, pending, self.variant)
         if isinstance(answer, Exception):
             raise answer
         return answer

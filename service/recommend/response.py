@@ -3,14 +3,14 @@
 import uuid_utils
 
 from model.contract.query import Answer, Question
-from service.api.responses import HistoryState, Recommendation, Source
+from service.api.responses import HistoryState, Recommendation, Source, VariantName
 from service.api.timestamps import format_rfc_3339
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest
 from service.store.records import History
 
 
-def make_response(model: LiveModel, pending: PendingRequest) -> Recommendation | Exception:
+def make_response(model: LiveModel, pending: PendingRequest, variant: VariantName) -> Recommendation | Exception:
     """The answer, from the popular list if the model gave none; the request's exception if it failed."""
     if pending.failure is not None or pending.question is None:
         return pending.failure or RuntimeError("a question was not encoded")
@@ -27,7 +27,7 @@ def make_response(model: LiveModel, pending: PendingRequest) -> Recommendation |
         "requested": pending.request.k,
         "source": source,
         "degraded": pending.degraded,
-        "model": {"name": model.manifest.name, "version": model.manifest.version},
+        "model": {"name": model.manifest.name, "version": model.manifest.version, "variant": variant},
         "history": None if pending.history is None else _describe_history(pending.history),
         "unknown_item_ids": [item_id for item_id in named if item_id not in model.vocabulary],
         "took_ms": pending.timer.took_ms(),

@@ -12,19 +12,19 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
-from service.api.responses import Degraded
+from service.api.responses import Degraded, VariantName
 from service.store.failures import ERROR_KINDS, ErrorKind
 from service.store.operations import OPERATIONS, Operation
 from service.store.status import StoreState
 from service.telemetry import definitions
 from service.telemetry.buffered import Buffers
 from service.telemetry.exposition import render
+from service.telemetry.model_metrics import AnswerCounter, ModelMetrics
 from service.telemetry.multiprocess import METRICS_FOLDER
 from service.telemetry.processes import ProcessMetrics, WorkerMetrics
 from service.telemetry.stage_timer import STAGES, StageTimer
 from service.telemetry.store_gauges import StoreGauges
 
-SOURCES = ("model", "neighbours", "popular")
 DEGRADED: tuple[Degraded, ...] = get_args(Degraded)
 Shed = Literal["queue_full", "requests_full", "events_full", "batches_full", "waiters_full"]
 SHED: tuple[Shed, ...] = get_args(Shed)
@@ -45,7 +45,6 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped; it would add a second series to each metric
         registry = self._registry = CollectorRegistry()
         buffers = self._buffers = Buffers()
-        self._version = model_version
         self._routes = frozenset(template for template, _ in routes)
         self._event_types = frozenset(event_types)
         self._exposition, self._exposition_lock = None, asyncio.Lock()
@@ -57,10 +56,8 @@ class Metrics:
         }
         stages = definitions.STAGE_TIMES.make(registry)
         self._stages = {stage: buffers.histogram(stages.labels(stage)) for stage in STAGES}
-        recommendations = definitions.RECOMMENDATIONS.make(registry)
-        self._recommendations = {
-            source: buffers.counter(recommendations.labels(source, model_version)) for source in SOURCES
-        }
+        self.answers = AnswerCounter(definitions.RECOMMENDATIONS.make(registry), buffers)
+        self.answers.expect(model_version, "champion")
         fallbacks = definitions.FALLBACKS.make(registry)
         self._fallbacks = {reason: fallbacks.labels(reason) for reason in DEGRADED}
         shed = definitions.SHED_REQUESTS.make(registry)
@@ -83,8 +80,7 @@ class Metrics:
         self._store_errors = {kind: errors.labels(kind) for kind in ERROR_KINDS}
         self._store_gauges = StoreGauges(registry)
         self._connections = buffers.gauge(definitions.CONNECTIONS.make(registry))
-        self._model_info = definitions.MODEL_INFO.make(registry)
-        self._trained = definitions.MODEL_TRAINED.make(registry)
+        self.model = ModelMetrics(registry)
         workers = WorkerMetrics(registry)
         if METRICS_FOLDER not in os.environ:
             workers.workers_seen(configured=1, missing=0)
@@ -106,9 +102,9 @@ class Metrics:
             for stage, histogram in self._stages.items():
                 histogram.observe(timer.stage_seconds.get(stage, 0.0))
 
-    def answered(self, *, source: str, degraded: Degraded | None) -> None:
+    def answered(self, *, source: str, degraded: Degraded | None, version: str, variant: VariantName) -> None:
         """Count a recommendation."""
-        self._recommendations[source].inc()
+        self.answers.inc(source, version, variant)
         if degraded is not None:
             self._fallbacks[degraded].inc()
 
@@ -160,12 +156,6 @@ class Metrics:
     def store_seen(self, state: StoreState | None) -> None:
         """Set the store's gauges. `state` is None if the store did not answer."""
         self._store_gauges.update(state)
-
-    def model_loaded(self, *, name: str, provider: str, digest: str, trained_at_s: float | None) -> None:
-        """Describe the model in use."""
-        self._model_info.labels(name, self._version, provider, digest).set(1)
-        if trained_at_s is not None:
-            self._trained.set(trained_at_s)
 
     def built(self, *, version: str, onnxruntime: str) -> None:
         """Describe the running versions."""
