@@ -19,6 +19,7 @@ from service.deployment.instance import Instance
 from service.deployment.reporter import Reporter
 from service.deployment.startup import load_first
 from service.deployment.swap import Swapper, describe_model
+from service.deployment.tally_writer import TallyWriter
 from service.deployment.watcher import Followed, Watcher
 from service.errors import StartFailed, StoreUnavailable
 from service.health import Health
@@ -170,6 +171,7 @@ def _make_service(
         store_monitor=StoreMonitor(store=store, metrics=metrics),
         watcher=watcher,
         reporter=reporter,
+        tally_writer=TallyWriter(client, recommender=recommender),
     )
 
 
@@ -233,7 +235,8 @@ async def _run(framework: FastAPI) -> AsyncIterator[Mapping[str, object]]:
     service.recommender.start()
     if not service.health.draining:  # told to stop before it began
         service.health.phase = "serving"
-    background = [asyncio.create_task(service.metrics.keep_flushed()), asyncio.create_task(service.reporter.run())]
+    chores = (service.metrics.keep_flushed, service.reporter.run, service.tally_writer.run)
+    background = [asyncio.create_task(chore()) for chore in chores]
     if service.watcher is not None:
         service.watcher.start()
     settings = service.settings

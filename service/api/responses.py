@@ -12,9 +12,10 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from model.contract.deployment.document import VariantName
+
 Degraded = Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"]
 Source = Literal["model", "neighbours", "popular"]
-VariantName = Literal["champion", "candidate"]
 
 
 class RankedItem(TypedDict):

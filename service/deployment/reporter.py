@@ -69,6 +69,7 @@ class Reporter:
             if refusal is None
             else Refused(refusal.version, refusal.code, format_rfc_3339(refusal.since_ms)),
             at_ms=now_ms(),
+            breaker_open=variants.candidate is not None and variants.candidate.monitor.out_of_use,
         )
 
     async def _write(self) -> None:

@@ -13,14 +13,17 @@ from datetime import datetime
 from typing import Final, ParamSpec, TypeVar
 
 from model.contract.bundle import OpenBundle
+from model.contract.deployment.document import Deployment
 from service.inference.engine import Engine
 from service.inference.loading import Loaded, load_configured
 from service.inference.model import LiveModel
+from service.recommend.recommendation_id import RecommendationIds
 from service.recommend.recommender import Recommender
 from service.recommend.variant import Variant
 from service.recommend.variants import Variants
 from service.settings import Settings
 from service.store.history import HistoryStore
+from service.store.variant_counts import VariantTally
 from service.system.memory import MIB, give_back_memory, read_resident_bytes
 from service.system.pauses import LoopWatch
 from service.telemetry.metrics import Metrics
@@ -34,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Swapper:
-    """Exchanges the champion. `swap` and `adopt` are called from a thread beside the loop, one call at a time."""
+    """Exchanges who answers. Its methods are called from a thread beside the loop, one call at a time."""
 
     def __init__(
         self,
@@ -52,15 +55,17 @@ class Swapper:
         self._make_variant = make_variant
         self._engines: weakref.WeakSet[Engine] = weakref.WeakSet([recommender.variants.champion.model.engine])
 
-    def swap(self, bundle: OpenBundle, *, generation: int, began_s: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Let a bundle answer from now on. Raises ModelRefused, and the old model answers on.
+    def swap(
+        self, bundle: OpenBundle, deployment: Deployment, *, began_s: float, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Let a bundle be the champion from now on. Raises ModelRefused, and the old model answers on.
 
         `began_s` is when the change was noticed, by time.monotonic.
         """
         watch = LoopWatch()
         call(loop, watch.start)
         try:
-            before = [self._exchange(self._load(bundle), generation, loop)]
+            before = [self._exchange(deployment, loop, champion=self._load(bundle))]
         finally:
             call(loop, watch.stop)
         seconds = time.monotonic() - began_s
@@ -72,7 +77,7 @@ class Swapper:
             f"{bundle.manifest.name} {bundle.manifest.version}",
             extra={
                 "fields": {
-                    "generation": generation,
+                    "generation": deployment.generation,
                     "seconds": round(seconds, 3),
                     "loop_stood_s": round(watch.longest_s, 4),
                     "resident_mib": None if resident is None else resident // MIB,
@@ -80,9 +85,46 @@ class Swapper:
             },
         )
 
-    def adopt(self, generation: int, *, loop: asyncio.AbstractEventLoop) -> None:
-        """Take over another generation of the deployment, in which the same version answers."""
-        call(loop, lambda: self._recommender.exchange(replace(self._recommender.variants, generation=generation)))
+    def load_candidate(self, bundle: OpenBundle, deployment: Deployment, *, loop: asyncio.AbstractEventLoop) -> None:
+        """Let a bundle answer the candidate's users from now on. Raises ModelRefused, and the champion answers them."""
+        watch = LoopWatch()
+        call(loop, watch.start)
+        try:
+            candidate = self._load(bundle)
+            self._exchange(deployment, loop, champion=self._recommender.variants.champion, candidate=candidate)
+        finally:
+            call(loop, watch.stop)
+        _log.info(
+            "Serving the candidate %s",
+            f"{bundle.manifest.name} {bundle.manifest.version}",
+            extra={"fields": {"generation": deployment.generation, "loop_stood_s": round(watch.longest_s, 4)}},
+        )
+
+    def withdraw(self, *, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the champion answer the candidate's users, in the same generation, and free the candidate's memory."""
+        recommender = self._recommender
+        before = [call(loop, lambda: recommender.exchange(replace(recommender.variants, candidate=None)))]
+        self._retire(before, loop)
+
+    def promote(self, deployment: Deployment, *, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the candidate that answers its users answer all. Nothing is loaded."""
+        began_s, variants = time.monotonic(), self._recommender.variants
+        if variants.candidate is None:
+            raise RuntimeError("there is no candidate to promote")
+        before = [self._exchange(deployment, loop, champion=variants.candidate)]
+        del variants
+        self._metrics.model.swapped(seconds=time.monotonic() - began_s, pause_s=0.0)
+        _log.info(
+            "Serving the candidate %s to all",
+            self._recommender.variants.champion.version,
+            extra={"fields": {"generation": deployment.generation}},
+        )
+        self._retire(before, loop)
+
+    def adopt(self, deployment: Deployment, *, loop: asyncio.AbstractEventLoop) -> None:
+        """Take over another generation of the deployment, in which the same versions answer, whatever the share."""
+        variants = self._recommender.variants
+        self._exchange(deployment, loop, champion=variants.champion, candidate=variants.candidate)
 
     def count_models(self) -> None:
         """Tell the metrics how many models are in memory: one whose run never ends stays."""
@@ -99,15 +141,30 @@ class Swapper:
         self.count_models()
         return variant
 
-    def _exchange(self, variant: Variant, generation: int, loop: asyncio.AbstractEventLoop) -> Variants:
+    def _exchange(
+        self,
+        deployment: Deployment,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        champion: Variant,
+        candidate: Variant | None = None,
+    ) -> Variants:
+        """Let these answer, as the deployment wants it. Returns what answered before."""
+
         def exchange() -> Variants:
-            variants = Variants(generation, variant)
-            # Until the old variant has answered, histories are read as either of them wants.
+            before = self._recommender.variants
+            variants = make_variants(deployment, before, champion=champion, candidate=candidate)
+            # Until the old variants have answered, histories are read as any of them wants.
             self._store.reads_events = self._store.reads_events or variants.read_events
-            variant.start()
-            self._metrics.answers.expect(variant.version, variant.name)
-            describe_model(self._metrics, variant.model)
-            return self._recommender.exchange(variants)
+            for variant in variants.all:
+                if variant not in before.all:
+                    variant.start()
+            self._recommender.exchange(variants)
+            for variant in variants.all:
+                self._metrics.answers.expect(variant.version, variant.name)
+            if champion is not before.champion:
+                describe_model(self._metrics, champion.model)
+            return before
 
         return call(loop, exchange)
 
@@ -129,6 +186,23 @@ class Swapper:
             gc.collect()  # none is expected to be part of a cycle, but a traceback may hold one
         give_back_memory()
         self.count_models()
+
+
+def make_variants(
+    deployment: Deployment, before: Variants, *, champion: Variant, candidate: Variant | None
+) -> Variants:
+    """Who answers by a deployment, with what is loaded. What was counted of a generation goes on being counted."""
+    canary = deployment.mode == "canary" and deployment.candidate is not None
+    counted = before.tally if before.generation == deployment.generation else None
+    return Variants(
+        deployment.generation,
+        champion,
+        candidate,
+        share=deployment.share if canary else 0.0,
+        salt=deployment.salt,
+        ids=before.ids if before.ids.key == deployment.id_key else RecommendationIds(deployment.id_key),
+        tally=(counted or VariantTally()) if canary else None,
+    )
 
 
 def describe_model(metrics: Metrics, model: LiveModel) -> None:

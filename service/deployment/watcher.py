@@ -19,6 +19,7 @@ from model.contract.atomic_files import read_regular
 from model.contract.bundle import CURRENT, CURRENT_MAX_BYTES, OpenBundle
 from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
 from model.contract.manifest import BundleError
+from service.deployment.candidate import CandidateWatch
 from service.deployment.choices import open_version
 from service.deployment.instance import Instance
 from service.deployment.probe import Verdict, probe
@@ -76,6 +77,9 @@ class Watcher:
         self._leaving = leaving
         self._on_change = on_change
         self._retries = Retries()
+        self._candidate = CandidateWatch(
+            settings, instance, recommender=recommender, swapper=swapper, try_bundle=self._try
+        )
         self._deployment: Deployment | None = None
         self._fault: str | None = None
         """Why the deployment could not be read last time."""
@@ -90,7 +94,8 @@ class Watcher:
     @property
     def followed(self) -> Followed:
         """What this worker knows of the deployment."""
-        return Followed(follows=True, deployment=self._deployment, refusal=self._retries.refusal)
+        refusal = self._retries.refusal or self._candidate.refusal
+        return Followed(follows=True, deployment=self._deployment, refusal=refusal)
 
     def start(self) -> None:
         """Begin to watch, for the running loop. The first look is at once."""
@@ -120,7 +125,7 @@ class Watcher:
                 except Exception:  # noqa: BLE001 - it must go on, whatever it met
                     _log.exception("Following the deployment failed")
             told = self._wait()
-            acts = told or self._settings.follow_s > 0 or self._retries.refusal is not None
+            acts = told or self._settings.follow_s > 0 or self.followed.refusal is not None
 
     def _wait(self) -> bool:
         """Wait until the next look is due. Returns whether somebody told this worker to look."""
@@ -153,6 +158,13 @@ class Watcher:
         self._swapper.count_models()
         if self._serves(deployment):
             self._settle(deployment, changed=deployment != before)
+            if (acts or before is None) and self._candidate.follow(deployment, loop=self._require_loop()):
+                self._settle(deployment, changed=True)
+            return
+        if acts and self._candidate.is_champion_of(deployment):
+            self._swapper.promote(deployment, loop=self._require_loop())
+            self._folder_name = deployment.champion
+            self._settle(deployment, changed=True)
             return
         version = deployment.champion
         wanted = (deployment.generation, version, describe_folder(self._root / version))
@@ -185,7 +197,8 @@ class Watcher:
                 if verdict.held_s > MAX_PAUSE_S and self._instance.has_supervisor:
                     self._ask_for_others(deployment, verdict)
                     return
-                self._swapper.swap(bundle, generation=deployment.generation, began_s=self._tried_s, loop=loop)
+                self._candidate.withdraw(loop=loop)  # two models at most
+                self._swapper.swap(bundle, deployment, began_s=self._tried_s, loop=loop)
             self._folder_name = version
         self._settle(deployment, changed=True)
 
@@ -211,9 +224,10 @@ class Watcher:
     def _settle(self, deployment: Deployment, *, changed: bool) -> None:
         """What should serve serves."""
         if self._recommender.variants.generation != deployment.generation:
-            self._swapper.adopt(deployment.generation, loop=self._require_loop())
+            self._candidate.withdraw_unwanted(deployment, loop=self._require_loop())
+            self._swapper.adopt(deployment, loop=self._require_loop())
         self._metrics.model.follows(deployment.generation)
-        self._metrics.model.refused(now=False)
+        self._metrics.model.refused(now=self._candidate.refusal is not None)
         changed = changed or self._retries.refusal is not None
         self._retries.clear()
         if changed:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from service.deployment.reporter import Reporter
+from service.deployment.tally_writer import TallyWriter
 from service.deployment.watcher import Followed, Watcher
 from service.health import Health
 from service.inference.model import LiveModel
@@ -33,6 +34,7 @@ class Service:
     watcher: Watcher | None
     """None for a single bundle, which nothing changes."""
     reporter: Reporter
+    tally_writer: TallyWriter
 
     @property
     def model(self) -> LiveModel:

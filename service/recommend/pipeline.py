@@ -11,13 +11,15 @@ from collections.abc import Sequence
 
 from model.contract.event_inputs import Events
 from model.contract.query import Question, encode_question
-from service.api.responses import Degraded, Recommendation, VariantName
+from service.api.responses import Degraded, Recommendation
 from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
 from service.recommend.batcher import Expired
 from service.recommend.pending import PendingRequest, start_stage
+from service.recommend.recommendation_id import RecommendationIds
 from service.recommend.response import make_response
+from service.recommend.role import Role
 from service.store.circuit_breaker import CircuitBreaker, ran_out
 from service.store.history import HistoryStore
 from service.store.records import History
@@ -35,7 +37,7 @@ class Pipeline:
         self._store = store
         self._breaker = breaker
         self._runner = runner
-        self.variant: VariantName = "champion"
+        self.role = Role("champion", 0, RecommendationIds(""))
         """What the answers call the model."""
 
     async def answer(self, batch: Sequence[PendingRequest]) -> Sequence[Recommendation | Exception]:
@@ -48,7 +50,7 @@ class Pipeline:
         start_stage(batch, "queue")
         await self._rank(model, batch)
         start_stage(batch, "respond")
-        return [make_response(model, pending, self.variant) if pending.wanted else Expired() for pending in batch]
+        return [make_response(model, pending, self.role) if pending.wanted else Expired() for pending in batch]
 
     def answer_degraded(self, pending: PendingRequest, reason: Degraded) -> Recommendation:
         """Answer at once from what is known so far. Raises HistoryBehind if the history is too old."""
@@ -58,7 +60,7 @@ class Pipeline:
             _encode(self._model, pending)
             pending.timer.record("encode")
         pending.ranking, pending.degraded = None, reason
-        answer = make_response(self._model, pending, self.variant)
+        answer = make_response(self._model, pending, self.role)
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -60,6 +60,7 @@ class RecommendationIds:
 
     def __init__(self, key: str, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
         """Take the key of the deployment, at most 64 ASCII characters. Without one, only this object reads its ids."""
+        self.key = key
         self._keyed = blake2b(key=key.encode() or secrets.token_bytes(16), digest_size=(_MAC_DIGITS + 1) // 2)
         self._clock_ns = clock_ns
         self._last_ms = -MAX_CLOCK_STEP_MS

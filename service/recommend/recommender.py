@@ -15,13 +15,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from service.api.requests import MAX_REQUESTS, RecommendRequest
 from service.api.responses import Recommendation
 from service.errors import HistoryBehind, Overloaded
+from service.recommend.batch import ask_all
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
+from service.recommend.candidate import ask_candidate
 from service.recommend.pending import PendingRequest
 from service.recommend.time_slices import TimeSlices
 from service.recommend.variant import Variant
-from service.recommend.variants import Variants
+from service.recommend.variants import Choice, Variants
 from service.recommend.weighted_semaphore import WeightedSemaphore
 from service.telemetry.metrics import Metrics
+from service.telemetry.model_metrics import VariantFallback
 from service.telemetry.stage_timer import StageTimer
 
 VERSION_PAUSE_S = 0.02
@@ -36,6 +39,7 @@ class Recommender:
     def __init__(self, variants: Variants, *, metrics: Metrics, max_version_waiters: int) -> None:
         """At most `max_version_waiters` requests wait for a history to reach their `min_history_version`."""
         self._variants = variants
+        variants.take_roles()
         self._metrics = metrics
         self._room_for_batches = WeightedSemaphore(MAX_BATCHED)
         self.reading = TimeSlices()
@@ -70,6 +74,7 @@ class Recommender:
         New ones among them must have been started.
         """
         before, self._variants = self._variants, variants
+        variants.take_roles()
         return before
 
     async def close(self) -> None:
@@ -78,12 +83,12 @@ class Recommender:
 
     async def recommend(self, request: RecommendRequest, timer: StageTimer) -> Recommendation:
         """One answer, within its deadline. Raises HistoryBehind if the history does not reach the version by then."""
-        variant = self._variants.pick(request.user_id)
+        choice = self._variants.pick(request.user_id, request.variant)
         try:
-            answer = await self._attempt(variant, request, timer)
+            answer = await self._attempt(choice, request, timer)
         except HistoryBehind:
-            answer = await self._await_history(variant, request, timer)
-        self._count(answer)
+            answer = await self._await_history(choice, request, timer)
+        self._count(choice, answer)
         return answer
 
     async def recommend_many(
@@ -96,17 +101,22 @@ class Recommender:
         """
         batch = [PendingRequest(request, StageTimer(started_s)) for request in requests]
         async with self._take_room(batch):
-            variant = self._variants.champion  # one for the whole batch, taken when it has room
-            async with contextlib.aclosing(self._ask_many(variant, batch)) as outcomes:
-                async for pending, outcome in outcomes:
+            variants = self._variants  # taken when the batch has room
+            choices = [variants.pick(pending.request.user_id, pending.request.variant) for pending in batch]
+            async with contextlib.aclosing(
+                ask_all(choices, batch, find_champion=lambda: self._variants.champion)
+            ) as outcomes:
+                async for choice, pending, (variant, outcome, reason) in outcomes:
                     await self._answering.pause()
                     if isinstance(outcome, HistoryBehind):
-                        answer = await self._await_history(variant, pending.request, pending.timer)
+                        answer = await self._await_history(choice, pending.request, pending.timer)
                     elif isinstance(outcome, Exception):
                         answer = await self._fallback(variant, pending, outcome)
                     else:
                         answer = outcome
-                    self._count(answer)
+                    if reason is not None:
+                        self._note_fallback(choice, reason, answer)
+                    self._count(choice, answer)
                     yield answer
 
     @contextlib.asynccontextmanager
@@ -124,50 +134,61 @@ class Recommender:
             for pending in batch:
                 pending.abandoned = True
 
-    async def _ask_many(
-        self, variant: Variant, batch: Sequence[PendingRequest]
-    ) -> AsyncGenerator[tuple[PendingRequest, Recommendation | Exception]]:
-        """Yield each request with its answer or exception, in order."""
-        if not variant.runner.stuck:
-            questions = [(pending, pending.expires_s) for pending in batch]
-            async with contextlib.aclosing(variant.batcher.submit_many(questions)) as outcomes:
-                async for pending, outcome in outcomes:
-                    yield pending, outcome
-            return
-        for start in range(0, len(batch), variant.max_batch):
-            portion = batch[start : start + variant.max_batch]
-            await variant.pipeline.read_histories(portion)
-            for pending in portion:
-                try:
-                    yield pending, variant.pipeline.answer_degraded(pending, "engine_unavailable")
-                except HistoryBehind as behind:
-                    yield pending, behind
-
-    def _count(self, answer: Recommendation) -> None:
+    def _count(self, choice: Choice, answer: Recommendation) -> None:
+        """Count an answer, and for the trial what its user is assigned to, whoever made it."""
+        if choice.tally is not None and choice.assigned is not None:
+            choice.tally.add(choice.assigned, "answers")
+            if answer["degraded"] is not None:
+                choice.tally.add(choice.assigned, "degraded")
+                if answer["degraded"] == "engine_unavailable" and not choice.on_trial:
+                    choice.tally.add("champion", "failures")
+            if choice.assigned == "candidate" and not choice.on_trial:
+                self._metrics.model.fell_back("not_loaded")
         model = answer["model"]
         self._metrics.answered(
             source=answer["source"], degraded=answer["degraded"], version=model["version"], variant=model["variant"]
         )
         self._metrics.items_unknown(len(answer["unknown_item_ids"]))
 
-    async def _attempt(self, variant: Variant, request: RecommendRequest, timer: StageTimer) -> Recommendation:
+    def _note_fallback(self, choice: Choice, reason: VariantFallback, answer: Recommendation) -> None:
+        """Count an answer that the champion made for the candidate.
+
+        It is the candidate's failure if the champion had no trouble; else both lacked time or room, or their store.
+        """
+        self._metrics.model.fell_back(reason)
+        retired = reason == "stopped" and self._variants.candidate is not choice.variant
+        if choice.tally is not None and answer["degraded"] is None and reason != "breaker_open" and not retired:
+            choice.tally.add("candidate", "failures")
+
+    async def _attempt(self, choice: Choice, request: RecommendRequest, timer: StageTimer) -> Recommendation:
         """One answer from the current history. Raises HistoryBehind if that is too old."""
+        if not choice.on_trial:
+            return await self._ask(choice.variant, request, timer)
+        outcome = await ask_candidate(choice.variant, PendingRequest(request, timer))
+        if not isinstance(outcome, str):
+            return outcome
+        answer = await self._ask(self._variants.champion, request, timer)
+        self._note_fallback(choice, outcome, answer)
+        return answer
+
+    async def _ask(self, variant: Variant, request: RecommendRequest, timer: StageTimer) -> Recommendation:
+        """One answer by a variant, or what replaces it there. Raises HistoryBehind."""
         pending = PendingRequest(request, timer)
         try:
             if variant.runner.stuck:
                 return await self._answer_without_engine(variant, pending)
             return await variant.batcher.submit(pending, expires_s=pending.expires_s)
         except BatcherStopped as refusal:
-            now = self._variants.pick(request.user_id)
+            now = self._variants.pick(None, request.variant).variant
             if now is variant or pending.question is not None:
                 return await self._fallback(variant, pending, refusal)
         except (Expired, QueueFull) as refusal:
             return await self._fallback(variant, pending, refusal)
         finally:
             pending.abandoned = True
-        return await self._attempt(now, request, timer)  # it waited for its history, and its variant retired meanwhile
+        return await self._ask(now, request, timer)  # it waited for its history, and its variant retired meanwhile
 
-    async def _await_history(self, variant: Variant, request: RecommendRequest, timer: StageTimer) -> Recommendation:
+    async def _await_history(self, choice: Choice, request: RecommendRequest, timer: StageTimer) -> Recommendation:
         """One answer, once the history is new enough. Raises HistoryBehind, at once if too many requests wait."""
         if self._version_waiters >= self._max_version_waiters:
             self._metrics.shed("waiters_full")
@@ -179,7 +200,7 @@ class Recommender:
                 await asyncio.sleep(VERSION_PAUSE_S)
                 timer.record("history")  # the wait is for the history, not for the engine
                 with contextlib.suppress(HistoryBehind):
-                    return await self._attempt(variant, request, timer)
+                    return await self._attempt(choice, request, timer)
         finally:
             self._version_waiters -= 1
         raise HistoryBehind

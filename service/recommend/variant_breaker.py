@@ -26,11 +26,7 @@ _log = logging.getLogger(__name__)
 class VariantBreaker:
     """Counts a candidate's tries: its runs, and the requests that it did not answer in time or had no room for."""
 
-    def __init__(
-        self, *, on_open: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """`on_open` is called each time it opens."""
-        self._on_open = on_open
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tries: deque[tuple[float, bool]] = deque(maxlen=1000)
         """When each was, and whether it was bad; the newest ones where there are very many."""
@@ -42,14 +38,14 @@ class VariantBreaker:
         """Whether the candidate is out of use."""
         return self._clock() - self._opened_s < PAUSE_S
 
-    def record_run(self, seconds: float | None, *, champion_s: float) -> None:
-        """Count a run of so many seconds, or a failed one, where the champion's take `champion_s`."""
-        self.record(bad=seconds is None or seconds > SLOWER * champion_s + SLOWER_S)
+    def record_run(self, seconds: float | None, *, champion_s: float) -> bool:
+        """Count a run of so many seconds, or a failed one, where the champion's take `champion_s`. As `record`."""
+        return self.record(bad=seconds is None or seconds > SLOWER * champion_s + SLOWER_S)
 
-    def record(self, *, bad: bool) -> None:
-        """Count a try."""
+    def record(self, *, bad: bool) -> bool:
+        """Count a try. Returns whether it opened the breaker."""
         if self.open:  # it began before
-            return
+            return False
         now_s = self._clock()
         if len(self._tries) == self._tries.maxlen:
             self._forget_first()
@@ -58,7 +54,8 @@ class VariantBreaker:
         while self._tries[0][0] <= now_s - WINDOW_S:
             self._forget_first()
         tries = len(self._tries)
-        if tries >= LEAST_TRIES and self._bad >= BAD_SHARE * tries:
+        opens = tries >= LEAST_TRIES and self._bad >= BAD_SHARE * tries
+        if opens:
             _log.error(
                 "The candidate fails or is slow: the champion answers for it for %g s (%d of %d tries were bad)",
                 PAUSE_S,
@@ -67,7 +64,7 @@ class VariantBreaker:
             )
             self._opened_s, self._bad = now_s, 0
             self._tries.clear()
-            self._on_open()
+        return opens
 
     def _forget_first(self) -> None:
         self._bad -= self._tries.popleft()[1]

@@ -2,7 +2,7 @@
 
 ```
 nextitem:variants:<generation>   <variant>:answers, :degraded, :failures, :breakers_opened   how many
-                                 <variant>:runs:<seconds>                          runs up to so long, and over the last
+                                 <variant>:runs:<seconds>, :runs:inf   runs up to so long, above the bound before
 ```
 Workers add what they counted since they last did. A write whose reply is lost may count twice: both variants alike.
 """
@@ -10,14 +10,13 @@ Workers add what they counted since they last did. A write whose reply is lost m
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from redis.asyncio import Redis
 
 from model.contract.deployment.document import VARIANTS, VariantName
-from service.store.multiplexer import Command
 from service.store.redis_keys import PREFIX
 
 RUN_BOUNDS_S: Final = tuple(round(0.0005 * 1.25**step, 6) for step in range(45))
@@ -75,18 +74,22 @@ def name_variant_counts(generation: int, *, prefix: str = PREFIX) -> str:
     return f"{prefix}variants:{generation}"
 
 
-def list_increments(generation: int, counts: Mapping[str, int], *, prefix: str = PREFIX) -> Iterable[Command]:
-    """The commands that add counts to a generation's hash, which then expires KEPT_S later."""
+async def add_variant_counts(
+    client: Redis, generation: int, counts: Mapping[str, int], *, prefix: str = PREFIX
+) -> None:
+    """Add counts to a generation's hash, in one trip, which expires KEPT_S later. Raises RedisError, OSError."""
     key = name_variant_counts(generation, prefix=prefix)
-    for field, number in counts.items():
-        yield ("HINCRBY", key, field, number)
-    yield ("PEXPIREAT", key, int((time.time() + KEPT_S) * 1000))
+    async with client.pipeline(transaction=False) as pipeline:
+        for field, number in counts.items():
+            pipeline.hincrby(key, field, number)
+        pipeline.pexpireat(key, int((time.time() + KEPT_S) * 1000))
+        await pipeline.execute()
 
 
 async def read_variant_counts(
     client: Redis, generation: int, *, prefix: str = PREFIX
 ) -> dict[VariantName, VariantCounts]:
-    """What all workers counted in a generation, for both variants; zeros where nobody counted. Raises RedisError."""
+    """What all workers counted in a generation; zeros where nobody counted. Raises RedisError, OSError."""
     fields = await client.hgetall(name_variant_counts(generation, prefix=prefix))
     return parse_variant_counts({_text(field): _text(value) for field, value in fields.items()})
 

@@ -1,7 +1,8 @@
 """What each worker serves, in one hash of the store. `nextitem-serve models status` reads it.
 
 A field for each worker, `<instance>:<pid>`, holding JSON:
-{"generation", "champion", "candidate", "refused": null | {"version", "code", "since"}, "at_ms"}. `since` is RFC 3339.
+{"generation", "champion", "candidate", "breaker_open", "refused": null | {"version", "code", "since"}, "at_ms"}.
+`since` is RFC 3339. `breaker_open`: the candidate is loaded, but out of use for a minute, since it fails or is slow.
 A worker renews its field every REPORT_EVERY_S seconds; a field that is older than EXPIRES_S is nobody's.
 """
 
@@ -39,6 +40,7 @@ class WorkerState:
     candidate: str | None
     refused: Refused | None
     at_ms: int
+    breaker_open: bool = False
 
     @property
     def instance(self) -> str:
@@ -53,6 +55,7 @@ class WorkerState:
                 "generation": self.generation,
                 "champion": self.champion,
                 "candidate": self.candidate,
+                "breaker_open": self.breaker_open,
                 "refused": None
                 if refused is None
                 else {"version": refused.version, "code": refused.code, "since": refused.since},
@@ -107,6 +110,7 @@ def _decode(worker: str, content: bytes | str) -> WorkerState | None:
             if refused is None
             else Refused(str(refused["version"]), str(refused["code"]), str(refused["since"])),
             at_ms=int(document["at_ms"]),
+            breaker_open=bool(document.get("breaker_open", False)),
         )
     except (ValueError, KeyError, TypeError):
         return None

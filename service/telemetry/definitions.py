@@ -205,6 +205,16 @@ DEPLOYMENT_GENERATION: Final = GaugeDefinition(
     "Generation of the deployment that answers, of the worker that is furthest behind; 0 without a deployment.json",
     "livemin",
 )
+VARIANT_FALLBACKS: Final = CounterDefinition(
+    "nextitem_variant_fallbacks_total",
+    "Answers by the champion to users of the candidate, by reason: not_loaded, breaker_open, full, stopped, slow or "
+    "failed",
+    ("reason",),
+)
+VARIANT_BREAKERS: Final = CounterDefinition(
+    "nextitem_variant_breakers_opened_total",
+    "How often a worker took the candidate out of use for a minute, because half of its runs failed or were slow",
+)
 
 # Processes.
 WORKERS: Final = GaugeDefinition("nextitem_workers", "Configured worker processes", "livemax")

@@ -12,7 +12,8 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
-from service.api.responses import Degraded, VariantName
+from model.contract.deployment.document import VariantName
+from service.api.responses import Degraded
 from service.store.failures import ERROR_KINDS, ErrorKind
 from service.store.operations import OPERATIONS, Operation
 from service.store.status import StoreState
@@ -64,6 +65,7 @@ class Metrics:
         self._shed = {reason: shed.labels(reason) for reason in SHED}
         self._batch_size = buffers.histogram(definitions.BATCH_SIZE.make(registry))
         self._queue_depth = buffers.gauge(definitions.QUEUE_DEPTH.make(registry))
+        self._waiting = 0
         self._queue_wait = buffers.histogram(definitions.QUEUE_WAIT.make(registry))
         events = definitions.EVENTS.make(registry)
         self._events = {
@@ -120,9 +122,10 @@ class Metrics:
         """Record the queue time of a request."""
         self._queue_wait.observe(seconds)
 
-    def queue_changed(self, depth: int) -> None:
-        """Set the number of waiting requests."""
-        self._queue_depth.set(depth)
+    def queue_changed(self, by: int) -> None:
+        """Change the number of waiting requests."""
+        self._waiting += by
+        self._queue_depth.set(self._waiting)
 
     def event_handled(self, *, event_type: object, result: str) -> None:
         """Count an event and its result."""

@@ -16,6 +16,8 @@ OTHER_VERSION: Final = "other"
 SOURCES: Final = ("model", "neighbours", "popular")
 Reload = Literal["swapped", "refused", "malformed"]
 RELOADS: tuple[Reload, ...] = get_args(Reload)
+VariantFallback = Literal["not_loaded", "breaker_open", "full", "stopped", "slow", "failed"]
+VARIANT_FALLBACKS: tuple[VariantFallback, ...] = get_args(VariantFallback)
 
 
 class ModelMetrics:
@@ -31,6 +33,9 @@ class ModelMetrics:
         self._loaded = definitions.MODELS_LOADED.make(registry)
         self._refused = definitions.MODEL_REFUSED.make(registry)
         self._generation = definitions.DEPLOYMENT_GENERATION.make(registry)
+        fallbacks = definitions.VARIANT_FALLBACKS.make(registry)
+        self._variant_fallbacks = {reason: fallbacks.labels(reason) for reason in VARIANT_FALLBACKS}
+        self._variant_breakers = definitions.VARIANT_BREAKERS.make(registry)
         self._labels: tuple[str, ...] | None = None
 
     def serves(self, *, name: str, version: str, provider: str, digest: str, trained_at_s: float | None) -> None:
@@ -66,6 +71,14 @@ class ModelMetrics:
     def follows(self, generation: int) -> None:
         """Set the generation of the deployment that answers."""
         self._generation.set(generation)
+
+    def fell_back(self, reason: VariantFallback) -> None:
+        """Count an answer that the champion made for a user of the candidate."""
+        self._variant_fallbacks[reason].inc()
+
+    def breaker_opened(self) -> None:
+        """Count that the candidate was taken out of use."""
+        self._variant_breakers.inc()
 
 
 class AnswerCounter:

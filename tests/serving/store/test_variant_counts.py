@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from service.store.multiplexer import Multiplexer
 from service.store.variant_counts import (
     KEPT_S,
     RUN_BOUNDS_S,
     VariantCounts,
     VariantTally,
-    list_increments,
+    add_variant_counts,
     name_variant_counts,
     parse_variant_counts,
     read_variant_counts,
@@ -31,27 +30,19 @@ def count_some(tally):
         tally.add_run("candidate", seconds)
 
 
-async def in_client(url, scenario):
-    """Run a scenario with a client of its own."""
-    async with Redis.from_url(url) as client:
-        return await scenario(client, Multiplexer(client.connection_pool))
-
-
 def test_workers_add_up(store_url, raw):
     """Two workers write what they counted since they last wrote; the judge reads the sums, generation by generation."""
 
-    async def scenario(client, multiplexer):
-        for _worker in range(2):
-            tally = VariantTally()
-            count_some(tally)
-            assert not any(
-                isinstance(reply, Exception) for reply in await multiplexer.ask(list_increments(7, tally.take()))
-            )
-            assert not tally.take()
-        await multiplexer.close()
-        return await read_variant_counts(client, 7), await read_variant_counts(client, 8)
+    async def scenario():
+        async with Redis.from_url(store_url) as client:
+            for _worker in range(2):
+                tally = VariantTally()
+                count_some(tally)
+                await add_variant_counts(client, 7, tally.take())
+                assert not tally.take()
+            return await read_variant_counts(client, 7), await read_variant_counts(client, 8)
 
-    counted, other = asyncio.run(in_client(store_url, scenario))
+    counted, other = asyncio.run(scenario())
     assert (counted["champion"].answers, counted["champion"].degraded) == (4, 2)
     candidate = counted["candidate"]
     assert (candidate.answers, candidate.failures, candidate.breakers_opened, candidate.degraded) == (6, 2, 2, 0)
