@@ -13,6 +13,7 @@ from model.contract.deployment.document import (
     MODES,
     Deployment,
     DeploymentMalformed,
+    Mode,
     PastChampion,
     TrialTerms,
     is_followed,
@@ -58,7 +59,7 @@ def deployments(draw):
     """Any deployment whose fields agree."""
     candidate = draw(st.none() | NAMES)
     champion = draw(NAMES.filter(lambda name: name != candidate))
-    mode = "off" if candidate is None else draw(st.sampled_from(MODES[1:]))
+    mode: Mode = "off" if candidate is None else draw(st.sampled_from(MODES[1:]))
     return Deployment(
         generation=draw(COUNTS),
         champion=champion,
