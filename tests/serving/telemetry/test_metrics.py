@@ -51,6 +51,8 @@ CONTRACT = [
     ("nextitem_models_loaded", "gauge", set()),
     ("nextitem_model_refused", "gauge", set()),
     ("nextitem_deployment_generation", "gauge", set()),
+    ("nextitem_variant_fallbacks_total", "counter", {"reason"}),
+    ("nextitem_variant_breakers_opened_total", "counter", set()),
     ("nextitem_workers", "gauge", set()),
     ("nextitem_workers_missing", "gauge", set()),
     ("nextitem_worker_deaths_total", "counter", set()),
