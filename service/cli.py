@@ -1,6 +1,7 @@
 """The command nextitem-serve: reads the settings, starts the store and the workers, and stops them in reverse order.
 
-The subcommand `archive` only archives the log of a store; `keys` and `store` manage API keys and the embedded store.
+The subcommand `archive` only archives the log of a store; `keys`, `store` and `models` manage API keys, the embedded
+store, and which model answers.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from service.archive.schedule import ARCHIVE, archive_store, check_archiver, run
 from service.auth.commands import manage_keys
 from service.auth.key_file import is_exposed, read_keys
 from service.backup.commands import manage_store
+from service.deployment_commands.commands import manage_models
 from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
 from service.process.ports import bind
@@ -49,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return manage_keys(words[1:])
     if words[:1] == ["store"]:
         return manage_store(words[1:])
+    if words[:1] == ["models"]:
+        return manage_models(words[1:])
     archives = words[:1] == [ARCHIVE]
     given = vars(make_archive_parser().parse_args(words[1:]) if archives else make_parser().parse_args(words))
     flags = {name: given.pop(name, False) for name in ARCHIVE_FLAGS}
@@ -79,8 +83,9 @@ def make_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="Serve next-item recommendations from a bundle.",
         epilog=f"An environment variable can set each option: {PREFIX} and its name in capitals, such as "
-        f"{PREFIX}REDIS_URL. Other commands: `{PROGRAM} keys` manages API keys, `{PROGRAM} store` checks, backs up and "
-        f"restores the embedded store, `{PROGRAM} {ARCHIVE}` archives the log of another store. Each has a --help.",
+        f"{PREFIX}REDIS_URL. Other commands: `{PROGRAM} models` shows and changes which model answers, "
+        f"`{PROGRAM} keys` manages API keys, `{PROGRAM} store` checks, backs up and restores the embedded store, "
+        f"`{PROGRAM} {ARCHIVE}` archives the log of another store. Each has a --help.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('nextitem')}")

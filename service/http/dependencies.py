@@ -1,5 +1,6 @@
 """The application context: the parts of a running service that its routes use."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -29,6 +30,8 @@ class Service:
     recommender: Recommender
     health: Health
     store_monitor: StoreMonitor
+    refresh: Callable[[], None] | None = None
+    """Has all workers look at the bundle folder; None if nothing is followed."""
 
 
 def get_service(request: Request) -> Service:
