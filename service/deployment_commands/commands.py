@@ -22,6 +22,8 @@ from model.contract.deployment.document import (
     find_stray_current,
     read_deployment,
 )
+from model.contract.deployment.live_scores import LiveScoresMalformed, read_live_scores
+from model.contract.deployment.live_sums import LiveScores
 from model.contract.deployment.versions import list_versions
 from model.contract.deployment.writer import change_deployment, prune
 from model.contract.manifest import BundleError
@@ -75,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> int:
     sight = see_workers(_address(options))
     deployment = _read_or_none(options.bundle)
-    described = tables.describe_versions(list_versions(options.bundle), deployment, sight)
+    described = tables.describe_versions(list_versions(options.bundle), deployment, sight, _read_live(options.bundle))
     if options.json:
         _tell(json.dumps(described, indent=1))
         return 0
@@ -225,6 +227,14 @@ def _read_or_none(root: Path) -> Deployment | None:
         return read_deployment(root)
     except BundleError:
         return None  # nothing answers yet: its versions can be listed all the same
+
+
+def _read_live(root: Path) -> LiveScores | None:
+    try:
+        return read_live_scores(root)
+    except LiveScoresMalformed as error:
+        _say(f"{PROGRAM}: {error}: live scores are not shown")
+        return None
 
 
 def _address(options: argparse.Namespace) -> StoreAddress:

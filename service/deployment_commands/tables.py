@@ -6,6 +6,7 @@ from typing import Any
 
 from model.contract.deployment.document import Deployment
 from model.contract.deployment.journal import Entry
+from model.contract.deployment.live_sums import LiveScores
 from model.contract.deployment.versions import Version
 from service.deployment_commands.workers import Sight
 
@@ -20,8 +21,10 @@ def format_rows(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def describe_versions(versions: Iterable[Version], deployment: Deployment | None, sight: Sight) -> list[dict[str, Any]]:
-    """What `list --json` prints. `workers` is null where they cannot be seen."""
+def describe_versions(
+    versions: Iterable[Version], deployment: Deployment | None, sight: Sight, live: LiveScores | None
+) -> list[dict[str, Any]]:
+    """What `list --json` prints. `workers` is null where they cannot be seen, `live_...` where nothing was scored."""
     return [
         {
             "version": version.name,
@@ -29,6 +32,7 @@ def describe_versions(versions: Iterable[Version], deployment: Deployment | None
             "trained_at": version.manifest.trained_at if version.manifest else None,
             "items": version.manifest.item_count if version.manifest else None,
             "ndcg_at_10": version.manifest.metrics.get(NDCG) if version.manifest else None,
+            **_describe_live(version.name, live),
             "workers": None if sight.fault else sight.count_on(version.name),
             "fault": version.fault,
         }
@@ -38,12 +42,11 @@ def describe_versions(versions: Iterable[Version], deployment: Deployment | None
 
 def format_versions(described: Iterable[Mapping[str, Any]]) -> str:
     """The table of `list`."""
-    rows: list[tuple[str, ...]] = [("version", "role", "trained", "items", NDCG, "workers", "")]
+    rows: list[tuple[str, ...]] = [("version", "role", "trained", "items", NDCG, "live", "trials", "workers", "")]
     for one in described:
-        score = one["ndcg_at_10"]
         cells = (one["version"], one["role"] or "-", one["trained_at"] or "-", _or_dash(one["items"]))
-        tail = ("-" if score is None else f"{score:.4f}", _or_dash(one["workers"], unknown="?"), one["fault"] or "")
-        rows.append((*cells, *tail))
+        scores = (_format_score(one["ndcg_at_10"]), _format_score(one["live_ndcg_at_10"]), str(one["live_trials"]))
+        rows.append((*cells, *scores, _or_dash(one["workers"], unknown="?"), one["fault"] or ""))
     return format_rows(rows)
 
 
@@ -117,6 +120,17 @@ def format_journal(entries: Iterable[Entry]) -> str:
         cells = (entry.get("at"), entry["generation"], entry.get("by"), entry.get("action"), to, entry.get("why"))
         rows.append(tuple(_make_plain(cell) for cell in cells))
     return format_rows(rows)
+
+
+def _describe_live(version: str, live: LiveScores | None) -> dict[str, Any]:
+    """The live NDCG@10 of a version over all events that were scored, as champion or as candidate."""
+    sums = [one for series, one in live.totals.items() if series.version == version] if live else []
+    trials = sum(one.trials for one in sums)
+    return {"live_ndcg_at_10": sum(one.ndcg for one in sums) / trials if trials else None, "live_trials": trials}
+
+
+def _format_score(score: float | None) -> str:
+    return "-" if score is None else f"{score:.4f}"
 
 
 def _say_since(deployment: Deployment) -> str:

@@ -6,6 +6,10 @@ inequality it ever reaches 1 / alpha with a chance of at most alpha (Ville 1939;
 means of bounded random variables by betting", arXiv 2010.09686). So one may look as often as one likes. The x need
 neither be independent nor come from one distribution, nor have a known variance.
 
+"Given the past" is what a user's visit breaks: whoever met one event of it can guess at the next, since the model that
+suits a user suits the whole visit. So a visit is one bet, on the sum of its events; docs/decisions/0015 has what was
+measured.
+
 The wealths of constant bets commute and multiply: what several processes saw is put together by adding logarithms.
 """
 
@@ -29,7 +33,7 @@ class TrialMalformed(ValueError):
     """A document is not what `to_dict` writes. The message says what is wrong."""
 
 
-def log_factors(x: NDArray[np.float64] | np.float64) -> NDArray[np.float64]:
+def log_factors(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """By what each bet multiplies its wealth: log(1 + bet x) of [...] values from -1 to 1, as [..., bets]."""
     return np.log1p(np.multiply.outer(x, BETS))
 
@@ -47,9 +51,13 @@ class Wager:
 
     log_wealths: tuple[float, ...] = (0.0,) * len(BETS)
 
-    def bet(self, x: float) -> "Wager":
-        """The wealths after one more event, `x` from -1 to 1."""
-        return Wager(tuple((np.asarray(self.log_wealths) + log_factors(np.float64(x))).tolist()))
+    def bet(self, x: float, before: float = 0.0) -> "Wager":
+        """The wealths after one more event, `x` from -1 to 1, of a visit whose events so far sum up to `before`.
+
+        The bet is on the visit's sum, cut off at -1 and 1: no visit alone decides.
+        """
+        old, new = log_factors(np.clip([before, before + x], -1.0, 1.0))
+        return Wager(tuple((np.asarray(self.log_wealths) + new - old).tolist()))
 
     @property
     def log_e(self) -> float:
@@ -125,6 +133,14 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
+class Visit:
+    """What the events of one user's visit sum up to so far, for either wager."""
+
+    better: float = 0.0
+    worse: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """What paired gains of one kind of ground say, for and against the candidate."""
 
@@ -134,15 +150,26 @@ class Evidence:
     """Bets on `(1 - return_margin) h - c` being above 0."""
     tally: Tally = Tally()
 
-    def weigh(self, champion_gain: float, candidate_gain: float, *, margin: float, return_margin: float) -> "Evidence":
-        """The evidence after one more event. Gains are from 0 to 1, else ValueError."""
+    def weigh(
+        self,
+        champion_gain: float,
+        candidate_gain: float,
+        *,
+        margin: float,
+        return_margin: float,
+        visit: Visit = Visit(),
+    ) -> tuple["Evidence", Visit]:
+        """The evidence after one more event of a visit, and the visit. Gains are from 0 to 1, else ValueError."""
         if not (0 <= champion_gain <= 1 and 0 <= candidate_gain <= 1):
             raise ValueError("gains are numbers from 0 to 1")
-        return Evidence(
-            self.better.bet(candidate_gain - (1 - margin) * champion_gain),
-            self.worse.bet((1 - return_margin) * champion_gain - candidate_gain),
+        better = candidate_gain - (1 - margin) * champion_gain
+        worse = (1 - return_margin) * champion_gain - candidate_gain
+        after = Evidence(
+            self.better.bet(better, visit.better),
+            self.worse.bet(worse, visit.worse),
             self.tally.count(champion_gain, candidate_gain),
         )
+        return after, Visit(visit.better + better, visit.worse + worse)
 
     def __add__(self, other: "Evidence") -> "Evidence":
         """What both saw."""

@@ -11,11 +11,16 @@ from typing import Any, Literal, Self, get_args
 
 from model.contract.deployment.document import MODES, Mode, TrialTerms
 from model.contract.manifest import is_count, is_plain_name
-from service.trial.evidence import Evidence, TrialMalformed, Wager
+from service.trial.evidence import Evidence, TrialMalformed, Visit, Wager
 
 Ground = Literal["home", "away", "organic"]
 """Who served the user of an event. home: the champion. away: the candidate. organic: nobody."""
 GROUNDS: tuple[Ground, ...] = get_args(Ground)
+
+VISIT_MS = 3_600_000
+"""A visit lasts an hour from its first event."""
+MAX_VISITS = 100_000
+"""Visits kept in memory, some 20 MB; the oldest give way."""
 
 
 @dataclass(kw_only=True)
@@ -32,6 +37,8 @@ class Trial:
     last_ms: int | None = None
     """When the newest event that was recorded happened; None before the first."""
     evidence: dict[Ground, Evidence] = field(default_factory=lambda: dict.fromkeys(GROUNDS, Evidence()))
+    _visits: dict[tuple[Ground, int], tuple[int, Visit]] = field(default_factory=dict, repr=False, compare=False)
+    """Of each visit under way when it began and what it came to, oldest first. In memory only: it is about people."""
 
     @classmethod
     def begin(cls, candidate: str, champion: str, terms: TrialTerms, began_ms: int) -> Self:
@@ -56,15 +63,41 @@ class Trial:
             self.canary_since_ms = at_ms
         self.mode, self.terms = mode, terms
 
-    def record(self, champion_gain: float, candidate_gain: float, *, ground: Ground, at_ms: int) -> None:
-        """Count one event that both models ranked: their gains of NDCG@10, from 0 to 1, else ValueError."""
-        self.evidence[ground] = self.evidence[ground].weigh(
+    def record(
+        self, champion_gain: float, candidate_gain: float, *, ground: Ground, at_ms: int, visitor: int | None = None
+    ) -> None:
+        """Count one event that both models ranked: their gains of NDCG@10, from 0 to 1, else ValueError.
+
+        `visitor` is a hash of the user. Events of one visitor within an hour are one bet; without it an event is a
+        visit of its own.
+        """
+        visit = self._find_visit(ground, visitor, at_ms)
+        self.evidence[ground], visit = self.evidence[ground].weigh(
             champion_gain,
             candidate_gain,
             margin=self.terms.margin,
             return_margin=0.0 if ground == "away" else self.terms.return_margin,
+            visit=visit,
         )
+        if visitor is not None:
+            began_ms, _ = self._visits.get((ground, visitor), (at_ms, visit))
+            self._visits[ground, visitor] = began_ms, visit
         self.last_ms = at_ms if self.last_ms is None else max(self.last_ms, at_ms)
+
+    def _find_visit(self, ground: Ground, visitor: int | None, at_ms: int) -> Visit:
+        """The visit that this event continues, or a new one. Visits that are over are forgotten."""
+        while self._visits:
+            oldest = next(iter(self._visits))
+            if len(self._visits) <= MAX_VISITS and at_ms - self._visits[oldest][0] < VISIT_MS:
+                break
+            del self._visits[oldest]
+        if visitor is None:
+            return Visit()
+        began_ms, visit = self._visits.get((ground, visitor), (at_ms, Visit()))
+        if at_ms - began_ms < VISIT_MS:
+            return visit
+        del self._visits[ground, visitor]
+        return Visit()
 
     @property
     def neutral(self) -> Evidence:

@@ -1,7 +1,7 @@
 """The changes of a deployment, as pure functions from one document to the next. writer.py stores them."""
 
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -164,7 +164,7 @@ _MAKERS: Mapping[str, Callable[[Wish], Change]] = {
     "hold": lambda _wish: hold(),
     "resume": lambda _wish: resume(),
 }
-ACTIONS: Collection[str] = _MAKERS.keys()
+ACTIONS = frozenset(_MAKERS)
 _PARTS = {"version": ("use", "candidate"), "mode": ("candidate",), "share": ("candidate", "share"), "terms": ("terms",)}
 _OPTIONAL = {("mode", "candidate"), ("share", "candidate")}
 
