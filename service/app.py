@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from model.contract.deployment.document import is_followed
 from service.api.requests import MAX_TIMEOUT_MS
 from service.auth.guard import AuthGuard
 from service.errors import StartFailed, StoreUnavailable
@@ -90,7 +91,12 @@ def create_app(
 
 def _make_metrics(settings: Settings, model: LiveModel, routes: Sequence[tuple[str, str]]) -> Metrics:
     manifest = model.manifest
-    metrics = Metrics(event_types=settings.event_types, model_version=manifest.version, routes=routes)
+    metrics = Metrics(
+        event_types=settings.event_types,
+        model_version=manifest.version,
+        routes=routes,
+        bundles=settings.bundle if is_followed(settings.bundle) else None,
+    )
     metrics.built(version=version("nextitem"), onnxruntime=RUNTIME_VERSION)
     metrics.model_loaded(
         name=manifest.name,

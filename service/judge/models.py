@@ -17,6 +17,8 @@ BATCH: Final = 32
 """Maximum cases in one run of a model."""
 CRASHES: Final = 3
 """So many times a version may end the judge while it is loaded before it counts as refused."""
+OFFLINE: Final = "ndcg@10"
+"""The trainer's figure in a manifest that live scores are compared with."""
 RETRY_S: Final = (1.0, 60.0)
 """First and longest pause before a version that cannot be loaded is tried again; the pause doubles each time."""
 
@@ -64,6 +66,13 @@ class JudgedModels:
         for version in named.values():
             if version not in self._loaded and self._retry.get(version, (0.0, 0.0))[0] <= time.monotonic():
                 self._load(version, write)
+
+        judged = (self.champion, self.candidate)
+        self._scores.offline = {
+            one.series: one.model.manifest.metrics[OFFLINE]
+            for one in judged
+            if one and OFFLINE in one.model.manifest.metrics
+        }
 
     def drop(self, version: str, why: str) -> None:
         """Let go of a version that fails. It is tried again after a pause."""
