@@ -118,13 +118,13 @@ class Judge:
 
         Raises RedisError, OSError, TimeoutError: what was not counted then is read or judged again.
         """
-        now_s = time.monotonic()
-        if now_s - self._follow_s >= FOLLOW_S:
-            self._models.follow(self.write)
-            self._follow_s = time.monotonic()
-        due = now_s - self._write_s >= WRITE_S
+        begun_s = time.monotonic()
+        due = begun_s - self._write_s >= WRITE_S
         portion = await self._reader.read(recount=due or self._patient)
         self._take(portion)
+        if begun_s - self._follow_s >= FOLLOW_S:  # after the first reading: from there on every event is accounted for
+            self._models.follow(self.write)
+            self._follow_s = time.monotonic()
         self._skip_to_newest()
         while self._waiting and (tokens := BATCH if self._patient else self._bucket.peek()) >= 1:
             await self._judge_some(min(BATCH, int(tokens)))
