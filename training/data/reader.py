@@ -29,9 +29,7 @@ _PLAIN = f"1 to {MAX_ID_LENGTH} printable ASCII characters without spaces"
 _USER, _ITEM, _TIME, _TYPE, _VALUE = "user", "item", "time", "type", "value"
 
 
-def read_log(
-    path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = None, base: Path | None = None
-) -> Log:
+def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = None, base: Path | None = None) -> Log:
     """Read a log. With a vocabulary, events of items outside it are dropped and counted. Raises DataError.
 
     `base` is a log of what came before: its events older than the first one of `path` are read, too.
