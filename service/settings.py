@@ -45,7 +45,16 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
 
-    bundle: Path = Field(description="Bundle to serve, or a folder whose file `current` names one.")
+    bundle: Path = Field(
+        description="Bundle to serve, or a folder of them whose deployment.json or `current` names one."
+    )
+    follow_s: float = Field(
+        default=1.0,
+        ge=0,
+        le=3600,
+        description="Seconds between looks at the deployment of the bundle folder: a change is served without a "
+        "restart. 0: only when told, by POST /models/refresh or SIGHUP.",
+    )
     redis_url: str | None = Field(
         default=None,
         description="Address of the store: redis://, rediss:// or unix://. Without it the service runs an "

@@ -158,6 +158,11 @@ class OpenBundle:
         descriptors = {name: DupFd(descriptor) for name, descriptor in self._descriptors.items()}
         return _take_over, (self.folder, self.manifest, self.digest, descriptors)
 
+    @property
+    def descriptors(self) -> Mapping[str, int]:
+        """The open files by name, to be inherited by a process that calls `inherit_bundle`."""
+        return self._descriptors
+
     def close(self) -> None:
         """Let go of the files."""
         for descriptor in self._descriptors.values():
@@ -247,6 +252,11 @@ def open_bundle(path: Path) -> OpenBundle:
             opened.callback(os.close, descriptors[name])
         opened.pop_all()  # they stay open
     return OpenBundle(folder, manifest, hashlib.sha256(content).hexdigest(), descriptors)
+
+
+def inherit_bundle(folder: Path, manifest: bytes, digest: str, descriptors: Mapping[str, int]) -> OpenBundle:
+    """The same bundle in a process that inherited its files. Raises BundleError if the manifest cannot be read."""
+    return OpenBundle(folder, Manifest.from_bytes(manifest), digest, descriptors)
 
 
 def read_bundle(path: Path) -> Bundle:

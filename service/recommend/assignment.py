@@ -1,10 +1,8 @@
 """Which users a candidate answers: a hash of the user id, so that all processes agree without storing anything."""
 
 from hashlib import blake2b
-from typing import Literal
 
-VariantName = Literal["champion", "candidate"]
-"""champion: the version that answers. candidate: the one on trial."""
+from model.contract.deployment.document import VariantName
 
 _HASHES = 2**64
 
@@ -19,5 +17,5 @@ def assign(user_id: str | None, *, salt: str, share: float) -> VariantName:
     """
     if user_id is None:
         return "champion"
-    digest = blake2b(f"{salt}\0{user_id}".encode(), digest_size=8).digest()
+    digest = blake2b(f"{salt}\0{user_id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return "candidate" if int.from_bytes(digest, "big") < share * _HASHES else "champion"

@@ -13,12 +13,13 @@ million ids from elsewhere is taken for ours. Its 20 bits are the last 5 digits 
 
 import os
 import re
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from service.recommend.assignment import VariantName
+from model.contract.deployment.document import VariantName
 
 GENERATIONS = 1 << 10
 """Ids hold the generation modulo this."""
@@ -58,8 +59,9 @@ class RecommendationIds:
     """
 
     def __init__(self, key: str, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        """Take the key of the deployment, at most 64 bytes of text."""
-        self._keyed = blake2b(key=key.encode(), digest_size=(_MAC_DIGITS + 1) // 2)
+        """Take the key of the deployment, at most 64 ASCII characters. Without one, only this object reads its ids."""
+        self.key = key
+        self._keyed = blake2b(key=key.encode() or secrets.token_bytes(16), digest_size=(_MAC_DIGITS + 1) // 2)
         self._clock_ns = clock_ns
         self._last_ms = -MAX_CLOCK_STEP_MS
         self._time_digits = ""

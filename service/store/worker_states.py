@@ -1,13 +1,12 @@
-"""What each worker serves, in one hash of the store: `nextitem-serve models status` reads it, and nobody prunes what it
-names.
+"""What each worker serves, in one hash of the store. `nextitem-serve models status` reads it.
 
 A field for each worker, `<instance>:<pid>`, holding JSON:
-{"generation", "champion", "candidate", "refused": null | {"version", "code", "since"}, "at_ms"}. `since` is RFC 3339.
+{"generation", "champion", "candidate", "breaker_open", "refused": null | {"version", "code", "since"}, "at_ms"}.
+`since` is RFC 3339. `breaker_open`: the candidate is loaded, but out of use for a minute, since it fails or is slow.
 A worker renews its field every REPORT_EVERY_S seconds; a field that is older than EXPIRES_S is nobody's.
 """
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,6 +40,7 @@ class WorkerState:
     candidate: str | None
     refused: Refused | None
     at_ms: int
+    breaker_open: bool = False
 
     @property
     def instance(self) -> str:
@@ -55,6 +55,7 @@ class WorkerState:
                 "generation": self.generation,
                 "champion": self.champion,
                 "candidate": self.candidate,
+                "breaker_open": self.breaker_open,
                 "refused": None
                 if refused is None
                 else {"version": refused.version, "code": refused.code, "since": refused.since},
@@ -65,18 +66,18 @@ class WorkerState:
 
 async def write_worker_state(client: Redis, state: WorkerState) -> None:
     """Store a worker's state. Raises RedisError or OSError."""
-    await client.hset(WORKERS, state.worker, state.to_bytes())  # type: ignore[misc]  # its stub knows text only
+    await client.hset(WORKERS, state.worker, state.to_bytes())
 
 
 async def remove_worker_state(client: Redis, worker: str) -> None:
     """Take a worker's state back: it ends. Raises RedisError or OSError."""
-    await client.hdel(WORKERS, worker)  # type: ignore[misc]  # its stub allows for a pipeline
+    await client.hdel(WORKERS, worker)
 
 
 async def read_worker_states(client: Redis, *, now_ms: int | None = None) -> list[WorkerState]:
     """The states of the workers that report, by worker. Deletes those that expired. Raises RedisError or OSError."""
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
-    fields: Mapping[bytes, bytes] = await client.hgetall(WORKERS)  # type: ignore[misc]  # as above
+    fields = await client.hgetall(WORKERS)
     living, dead = [], []
     for name, content in fields.items():
         state = _decode(_text(name), content)
@@ -85,7 +86,7 @@ async def read_worker_states(client: Redis, *, now_ms: int | None = None) -> lis
         else:
             living.append(state)
     if dead:
-        await client.hdel(WORKERS, *dead)  # type: ignore[misc, arg-type]  # as above
+        await client.hdel(WORKERS, *dead)
     return sorted(living, key=lambda state: state.worker)
 
 
@@ -109,6 +110,7 @@ def _decode(worker: str, content: bytes | str) -> WorkerState | None:
             if refused is None
             else Refused(str(refused["version"]), str(refused["code"]), str(refused["since"])),
             at_ms=int(document["at_ms"]),
+            breaker_open=bool(document.get("breaker_open", False)),
         )
     except (ValueError, KeyError, TypeError):
         return None

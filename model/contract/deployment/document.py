@@ -9,6 +9,7 @@ A generation number orders the documents. Times are for people only. A folder wi
 `current` names its champion.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from model.contract.atomic_files import read_regular
-from model.contract.bundle import CURRENT, CURRENT_MAX_BYTES, MANIFEST, locate_bundle
+from model.contract.bundle import CURRENT, CURRENT_MAX_BYTES, MANIFEST, MANIFEST_MAX_BYTES, locate_bundle
 from model.contract.deployment.fields import (
     is_digest_table,
     is_flag,
@@ -42,6 +43,9 @@ BY_MAX = 80
 Mode = Literal["off", "shadow", "canary"]
 """What the candidate does. shadow: it is only scored on live events. canary: it also answers its share of users."""
 MODES: tuple[Mode, ...] = get_args(Mode)
+VariantName = Literal["champion", "candidate"]
+"""Which of the two a model is. champion: it answers. candidate: it is on trial."""
+VARIANTS: tuple[VariantName, ...] = get_args(VariantName)
 TrialPath = Literal["shadow", "canary"]
 
 
@@ -120,6 +124,8 @@ class Deployment:
     """Share of users that the candidate answers, 0 to 1. Counts in canary only."""
     salt: str = ""
     """Hexadecimal, new for each candidate, so that not the same users try everything."""
+    id_key: str = ""
+    """Signs recommendation ids, so that who reads this folder can tell what an id says, and no client can make one."""
     previous: str | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     """Version -> sha256 of its manifest.json, of those named and of past champions.
@@ -173,7 +179,7 @@ class Deployment:
             raise DeploymentMalformed(f"{DEPLOYMENT}: 'history' must hold objects")
         rest = {name: value for name, value in document.items() if name not in {"format", "trial", "history"}}
         deployment = cls(
-            **_read_fields(rest, _RULES, DEPLOYMENT),
+            **_read_fields({"id_key": "", **rest}, _RULES, DEPLOYMENT),
             trial=TrialTerms(**_read_fields({**_TERMS, **trial}, _TRIAL_RULES, f"{DEPLOYMENT}: trial")),
             history=tuple(
                 PastChampion(**_read_fields({"rolled_back": False, **entry}, _PAST_RULES, f"{DEPLOYMENT}: history"))
@@ -201,7 +207,8 @@ def read_deployment(root: Path) -> Deployment:
     try:
         content = read_regular(root / DEPLOYMENT, DEPLOYMENT_MAX_BYTES + 1)
     except FileNotFoundError:
-        return Deployment(generation=0, champion=locate_bundle(root).name)
+        champion = locate_bundle(root)
+        return Deployment(generation=0, champion=champion.name, id_key=_derive_id_key(champion))
     except OSError as error:
         raise DeploymentMalformed(f"{root / DEPLOYMENT} cannot be read ({error.strerror})") from error
     if len(content) > DEPLOYMENT_MAX_BYTES:
@@ -223,6 +230,15 @@ def find_stray_current(root: Path, deployment: Deployment) -> str | None:
     except OSError:
         return None
     return version if version != deployment.champion and is_plain_name(version) else None
+
+
+def _derive_id_key(champion: Path) -> str:
+    """A key for a folder without deployment.json, of what no client knows: its manifest. The first change keeps it."""
+    try:
+        manifest = read_regular(champion / MANIFEST, MANIFEST_MAX_BYTES)
+    except OSError:
+        return ""  # whoever loads it will say so
+    return hashlib.blake2b(manifest, digest_size=16, person=b"id_key").hexdigest()
 
 
 def _to_object(source: Deployment | TrialTerms | PastChampion, rules: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
@@ -248,6 +264,7 @@ _RULES: Mapping[str, tuple[Any, str]] = {
     "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
     "share": (is_share, "a number from 0 to 1"),
     "salt": _TEXT,
+    "id_key": (lambda value: is_text(value) and value.isascii() and len(value) <= 64, "up to 64 ASCII characters"),
     "previous": (is_optional_version, "the name of a version or null"),
     "digests": (is_digest_table, "an object of sha256 by version"),
     "at": _TEXT,

@@ -7,6 +7,7 @@ the files that a crash left aside, and gives its own change the generation after
 import contextlib
 import fcntl
 import os
+import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -162,7 +163,8 @@ def _stamp(now: Deployment, wanted: Deployment, *, generation: int, at: str, by:
         entry = history[-1]
         why = clean(entry.why, limit=WHY_MAX) or why
         history = (*history[:-1], replace(entry, generation=generation, at=at, by=by, why=why))
-    return replace(wanted, generation=generation, at=at, by=by, history=history)
+    id_key = wanted.id_key or secrets.token_hex(16)
+    return replace(wanted, generation=generation, at=at, by=by, history=history, id_key=id_key)
 
 
 def _write_down(after: Deployment) -> bytes:

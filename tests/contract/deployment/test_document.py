@@ -137,9 +137,9 @@ def test_a_wrong_field_is_named(changed):
         Deployment.from_bytes(json.dumps({**VALID, **changed}).encode())
 
 
-@pytest.mark.parametrize("name", [name for name in VALID if name not in {"trial", "history"}])
+@pytest.mark.parametrize("name", [name for name in VALID if name not in {"trial", "history", "id_key"}])
 def test_a_missing_field_is_named(name):
-    """Trial and history may be missing; nothing else may."""
+    """Trial, history and the key of ids may be missing; nothing else may."""
     with pytest.raises(DeploymentMalformed, match=name):
         Deployment.from_bytes(json.dumps({key: value for key, value in VALID.items() if key != name}).encode())
 

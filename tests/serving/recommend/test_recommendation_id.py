@@ -9,7 +9,7 @@ import uuid_utils
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.recommend.assignment import VariantName
+from model.contract.deployment.document import VariantName
 from service.recommend.recommendation_id import GENERATIONS, MAX_CLOCK_STEP_MS, Origin, RecommendationIds
 
 FOREIGN_IDS = int(os.environ.get("FOREIGN_IDS", "200000"))
@@ -64,6 +64,12 @@ def test_an_id_counts_for_its_user_and_its_deployment_only():
     assert all(_ids().read(one, "alice") for one in made)
     for reader, user in ((_ids(), "bob"), (_ids(), None), (RecommendationIds("another key"), "alice")):
         assert sum(reader.read(one, user) is not None for one in made) <= 1
+
+
+def test_without_a_key_nobody_else_reads_the_ids():
+    """An empty key would let everybody sign."""
+    made = [RecommendationIds("").make("alice", generation=1, variant="champion", from_model=True) for _ in range(100)]
+    assert sum(RecommendationIds("").read(one, "alice") is not None for one in made) <= 1
 
 
 def test_no_bit_of_an_id_can_be_changed():
