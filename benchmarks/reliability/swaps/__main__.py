@@ -44,7 +44,8 @@ async def compare_swaps(folder: Path, *, workers: int, times: int) -> bool:
     say(
         f"{workers} at work, {times} swaps in {seconds:.0f} s: {len(run.outcomes)} requests, {len(run.bad)} bad "
         f"{_count(run)}; p99 {p99_s * 1e3:.1f} ms, longest {longest_s * 1e3:.1f} (control {calm_p99_s * 1e3:.1f}, "
-        f"{calm_longest_s * 1e3:.1f}; the asker itself was late by {late_s * 1e3:.1f}); in use after {percentile(run.took_s, 0.5):.2f} s, at most "
+        f"{calm_longest_s * 1e3:.1f}; the asker was late by {late_s * 1e3:.1f}); in use after "
+        f"{percentile(run.took_s, 0.5):.2f} s, at most "
         f"{max(run.took_s):.2f}; {tenth:.1f} MiB resident after 10, {run.resident_mib[-1]:.1f} at the end; "
         f"{run.metrics['nextitem_models_loaded']:.0f} model in memory"
     )
