@@ -98,7 +98,12 @@ def create_app(
 
 def _make_metrics(settings: Settings, model: LiveModel, routes: Sequence[tuple[str, str]]) -> Metrics:
     manifest = model.manifest
-    metrics = Metrics(event_types=settings.event_types, model_version=manifest.version, routes=routes)
+    metrics = Metrics(
+        event_types=settings.event_types,
+        model_version=manifest.version,
+        routes=routes,
+        bundles=settings.bundle if is_followed(settings.bundle) else None,
+    )
     metrics.built(version=version("nextitem"), onnxruntime=RUNTIME_VERSION)
     describe_model(metrics, model)
     metrics.model.models_loaded(1)

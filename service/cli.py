@@ -35,7 +35,7 @@ from service.telemetry.logs import configure_logs
 
 PROGRAM = "nextitem-serve"
 ARCHIVE_FLAGS = {
-    "once": "run once, then exit",
+    "once": "run once, then exit; a running archiver of the folder is asked to do it",
     "check": "check that the log was archived recently, then exit: status 0 if it was, 1 with a message if not",
     "take_over": "archive the store's log to this folder from now on, even if it went to another folder before",
 }

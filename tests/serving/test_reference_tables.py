@@ -9,6 +9,7 @@ from service.errors import Problem
 from service.http.routes import erasure, events, lookup, models, operations, recommend
 from service.ingest.ingestor import DERIVED_ID_CONFLICT, REFUSALS
 from service.settings import PREFIX, Settings
+from service.telemetry.definitions import LIVE_SCORES, CounterDefinition
 from service.telemetry.metrics import Metrics
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -39,6 +40,11 @@ def test_every_metric_is_documented():
         f"| {', '.join(f'`{label}`' for label in metric._labelnames) or 'none'} "
         f"| {metric._type} | {metric._documentation} |"
         for metric in collectors
+    ]
+    expected += [
+        f"| `{metric.name}` | {', '.join(f'`{label}`' for label in metric.labels) or 'none'} "
+        f"| {'counter' if isinstance(metric, CounterDefinition) else 'gauge'} | {metric.help} |"
+        for metric in LIVE_SCORES
     ]
     assert len(expected) >= 14
     assert read_table("metrics.md") == expected

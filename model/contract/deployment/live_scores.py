@@ -88,6 +88,7 @@ def _encode(scores: LiveScores, hours: list[tuple[tuple[int, Series], Sums]]) ->
         "figures": figures and [dict(figures.e_values), figures.difference, figures.pairs],
         "verdicts": scores.verdicts,
         "refused": scores.refused,
+        "offline": [[*series, ndcg] for series, ndcg in scores.offline.items()],
         "loading": scores.loading,
     }
     return (json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n").encode()
@@ -193,6 +194,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "figures": ("figures", _figures),
     "verdicts": ("verdicts", lambda value: {_text(name): _count(count) for name, count in value.items()}),
     "refused": ("refused", lambda value: {_text(version): _text(why) for version, why in value.items()}),
+    "offline": ("offline", lambda value: {_series(*row[:2]): _number(row[2]) for row in _rows(value)}),
     "loading": ("loading", _loading),
 }
 """Of live.json: the attribute that each becomes, and how it is read."""

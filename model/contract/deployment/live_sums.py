@@ -117,6 +117,8 @@ class LiveScores:
     """Versions that the judge cannot load, and why."""
     loading: tuple[str, int] | None = None
     """A version that is being loaded, and for the how manieth time: a graph may end the judge."""
+    offline: dict[Series, float] = field(default_factory=dict)
+    """NDCG@10 of the models that are judged now, as their trainer measured it."""
     lag_s: float = 0.0
     """Age of the oldest event that waits to be judged."""
     at_s: float = 0.0

@@ -70,9 +70,9 @@ async def refresh_models(request: Request) -> Response:
     """Have all workers of this service compare what they serve with the bundle folder."""
     refuse_query(request)
     service = get_service(request)
-    if service.refresh is None:
+    if service.watcher is None:
         raise NotFound("This service does not follow a bundle folder.")
-    service.refresh()
+    service.watcher.refresh()
     return write(Refreshed(status="asked"))
 
 
@@ -87,8 +87,8 @@ def _add_change(action: str, schema: type[DeploymentRequest], summary: str, says
         key = request.scope["state"].get(KEY_ID)
         call = partial(_change, service.settings.bundle, action, given, by="http" if key is None else f"key:{key}")
         after = await _files.run(call)
-        if service.refresh is not None:
-            service.refresh()
+        if service.watcher is not None:
+            service.watcher.refresh()
         return write(_describe(after))
 
     change_models.__name__ = f"{action}_models"

@@ -171,7 +171,7 @@ def test_a_single_bundle_has_no_deployment(make_client, root):
 def test_workers_are_told_to_look(served):
     """After each change, and when asked; a refused change tells nobody."""
     told = []
-    service = replace(served.service, refresh=lambda: told.append(1))
+    service = replace(served.service, watcher=SimpleNamespace(refresh=lambda: told.append(1)))
     served.app.framework.state.service = service
     assert served.post("/models/refresh").json() == {"status": "asked"}
     assert served.post("/models/refresh?now=1").status_code == 422
