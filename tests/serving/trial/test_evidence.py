@@ -128,8 +128,9 @@ def test_interval_by_hand():
     # Wider than an interval that may be looked at once, and not by much.
     assert 1.3 < half / (1.96 * 0.13 / math.sqrt(t)) < 1.7
     more = Tally(n=8_000, champion=800.0, candidate=960.0, squares=8_000 * (0.13**2 + 0.02**2))
-    _, low, high = more.estimate_difference(0.05)
-    assert high - low < 2 * half
+    interval = more.estimate_difference(0.05)
+    assert interval
+    assert interval[2] - interval[1] < 2 * half
     assert Tally(n=1).estimate_difference(0.05) is None
 
 
@@ -173,6 +174,7 @@ def test_malformed_evidence_is_refused(changes):
 
 def test_no_object_is_no_evidence():
     """A list, or nothing."""
-    for document in ([], None, 3):
-        with pytest.raises(TrialMalformed, match="object"):
-            Evidence.from_dict(document)
+    with pytest.raises(TrialMalformed, match="object"):
+        Evidence.from_dict([])
+    with pytest.raises(TrialMalformed, match="object"):
+        Evidence.from_dict(None)

@@ -37,9 +37,9 @@ ALL_WELL = Observations(
 """The champion's 99th percentile is 9.95 ms: the candidate may take 19.925 ms."""
 
 
-def check(seen, rule, *, mode="canary", silent_s=0.0):
+def check(seen, rule, *, silent_s=0.0):
     """The finding of one rule."""
-    [finding] = [finding for finding in check_guardrails(seen, mode, silent_s=silent_s) if finding.rule == rule]
+    [finding] = [finding for finding in check_guardrails(seen, "canary", silent_s=silent_s) if finding.rule == rule]
     return finding
 
 
@@ -49,12 +49,15 @@ def change(**fields):
 
 
 def test_all_is_kept_where_all_is_well():
-    """In shadow and in canary."""
-    for mode, rules in (("shadow", 7), ("canary", 12)):
-        findings = check_guardrails(ALL_WELL, mode, silent_s=0.0)
-        assert {finding.state for finding in findings} == {"kept"}
-        assert len(findings) == rules == len({finding.rule for finding in findings})
-        assert {finding.why for finding in findings} == {""}
+    """In canary, and in shadow, where its answers are not looked at."""
+    in_canary = check_guardrails(ALL_WELL, "canary", silent_s=0.0)
+    in_shadow = check_guardrails(ALL_WELL, "shadow", silent_s=0.0)
+    assert {(finding.state, finding.why) for finding in (*in_canary, *in_shadow)} == {("kept", "")}
+    rules = [finding.rule for finding in in_canary]
+    assert len(set(rules)) == len(rules) == 12
+    assert {finding.rule for finding in in_canary} - {finding.rule for finding in in_shadow} == {
+        "breaker", "failures", "degraded", "inference time", "split"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
