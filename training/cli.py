@@ -21,7 +21,10 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status: 0 done, 2 unusable input, 130 interrupted, 1 any other failure."""
+    """Run one command. Returns the exit status.
+
+    0 done, 2 unusable input, 3 a retrained model that is not good enough, 130 interrupted, 1 any other failure.
+    """
     options = make_parser().parse_args(arguments)
     try:
         code = COMMANDS[options.command](options)
@@ -191,12 +194,26 @@ def _publish(options: argparse.Namespace) -> int:
     from training.evaluation.results import find_weakness  # noqa: PLC0415
     from training.publish.publish import publish_run  # noqa: PLC0415 - imports torch and ONNX
 
-    folder = publish_run(run, options.out, options.items, neighbours=options.neighbours, scan=options.item_scoring)
-    _say(f"published {folder} and made it current")
+    folder = publish_run(
+        run,
+        options.out,
+        options.items,
+        neighbours=options.neighbours,
+        scan=options.item_scoring,
+        as_candidate=options.candidate,
+        force=options.force,
+    )
+    _say(f"published {folder} and {'put it on trial as the candidate' if options.candidate else 'made it current'}")
     weakness = find_weakness(run.read_results())
     if weakness:
         _complain(f"WARNING: {weakness}; published anyway")
     return 0
+
+
+def _retrain(options: argparse.Namespace) -> int:
+    from training.retrain.command import run_retrain  # noqa: PLC0415 - imports torch and ONNX
+
+    return run_retrain(options)
 
 
 def _recommend(options: argparse.Namespace) -> int:
@@ -271,6 +288,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "attention": _attention,
     "benchmark": _benchmark,
     "publish": _publish,
+    "retrain": _retrain,
     "recommend": _recommend,
     "fetch": _fetch,
 }

@@ -26,7 +26,8 @@ DEVICES = ("auto", "cpu", "cuda")
 KEEPS = ("best", "last")
 EVENT_FEATURES = {"type": "types", "value": "values", "gap": "times"}
 """The event features, and the input of the graph for each."""
-SPLITS = ("leave-one-out", "time")
+SPLITS = ("leave-one-out", "time", "none")
+"""none: all events train, as when a model is refitted after it was measured; `fit` refuses it."""
 LOSSES = ("softmax", "sampled_softmax", "gbce", "bce", "bpr", "bpr_max", "top1_max")
 UNSEEN_NEGATIVES = ("bce", "bpr")
 """Losses that draw negatives for each target, unseen by its user."""

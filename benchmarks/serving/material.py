@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.harness.cases import Case, draw_lengths, draw_network, export_scores
 from benchmarks.serving.systems.plain import ITEMS, SCORES
 from model.contract.atomic_files import write_whole
-from model.contract.bundle import CURRENT
+from model.contract.bundle import CURRENT, point_current
 from model.contract.vocabulary import Vocabulary
 from model.export.graph import publish_bundle
 
@@ -59,7 +59,7 @@ def write_network(case: Case, cache: Path, *, announce: Callable[[str], None]) -
     write_whole(folder / ITEMS, "\n".join([str(case.max_length), *vocabulary.item_ids]).encode())
     write_whole(folder / SCORES, export_scores(network).SerializeToString())
     histories = draw_histories(case, _PROOFS)["mixed"].values()
-    publish_bundle(
+    bundle = publish_bundle(
         folder,
         network,
         name="bench",
@@ -71,4 +71,5 @@ def write_network(case: Case, cache: Path, *, announce: Callable[[str], None]) -
         metrics={},
         histories=[vocabulary.encode_known(history).tolist() for history in histories],
     )
+    point_current(folder, bundle.name)
     return folder

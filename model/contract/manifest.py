@@ -69,10 +69,16 @@ class Manifest:
     """The graph's inputs by name; the service refuses a bundle that wants one that it cannot give."""
     files: Mapping[str, File]
     format: int = FORMAT
+    lineage: Mapping[str, Any] | None = None
+    """Of a retrained bundle: its parent and what it was compared with, `metrics` being from before its refit.
+
+    Readers that do not know the field skip it, and other bundles do not have it.
+    """
 
     def to_bytes(self) -> bytes:
         """The text of manifest.json."""
-        return (json.dumps(asdict(self), indent=2, sort_keys=True) + "\n").encode()
+        document = {name: value for name, value in asdict(self).items() if name not in _OPTIONAL or value is not None}
+        return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "Manifest":
@@ -85,11 +91,11 @@ class Manifest:
             raise BundleFormat("manifest.json is not an object")
         if type(document.get("format")) is not int or document["format"] != FORMAT:  # True and 1.0 equal 1
             raise BundleFormat(f"unknown bundle format {document.get('format')!r}: this version reads format {FORMAT}")
-        names = {field.name for field in fields(cls)}
+        names = {field.name for field in fields(cls)} - (_OPTIONAL - document.keys())
         for name in sorted(names - document.keys()):
             raise BundleFormat(f"manifest.json lacks {name!r}")
         for name, (holds, wanted) in _RULES.items():
-            if not holds(document[name]):
+            if name in names and not holds(document[name]):
                 raise BundleFormat(f"manifest.json: {name!r} must be {wanted}")
         known = {name: document[name] for name in names}
         files = {name: File(sha256=entry["sha256"], bytes=entry["bytes"]) for name, entry in document["files"].items()}
@@ -132,6 +138,7 @@ def _is_metric_table(value: object) -> bool:
     return isinstance(value, dict) and all(map(is_number, value.values()))
 
 
+_OPTIONAL = {"lineage"}
 _RULES = {
     "name": (is_plain_name, "a plain name"),
     "version": (is_plain_name, "a plain name"),
@@ -142,5 +149,6 @@ _RULES = {
     "data_fingerprint": (_is_text, "a string"),
     "metrics": (_is_metric_table, "an object of finite numbers"),
     "inputs": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "a list of names"),
+    "lineage": (lambda value: isinstance(value, dict), "an object"),
     "files": (_is_file_table, "an object of {sha256, bytes} by plain file name"),
 }

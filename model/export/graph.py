@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -121,10 +122,11 @@ def publish_bundle(
     sessions: Sessions | None = None,
     event_types: Sequence[str] = (),
     scan: Scan | None = None,
+    lineage: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Export, check against PyTorch on `histories` (item indexes, oldest first), write the bundle and make it current.
+    """Export, check against PyTorch on `histories` (item indexes, oldest first), and write the bundle.
 
-    `counts` (V) is how often each item occurs, `metadata` what is known of items by id, `sessions` what answers without
+    Who answers from it is for the caller to say. `counts` (V) is how often each item occurs, `metadata` what is known of items by id, `sessions` what answers without
     the network, `event_types` those that the network knows, in the order of their codes. Raises ExportError when the
     graph and PyTorch disagree; then nothing is written.
     """
@@ -158,10 +160,9 @@ def publish_bundle(
         metrics=dict(metrics),
         inputs=(*INPUTS, *network.event_inputs),
         files=described,
+        lineage=lineage,
     )
-    folder = bundle.write_bundle(root, manifest, files)
-    bundle.point_current(root, manifest.version)
-    return folder
+    return bundle.write_bundle(root, manifest, files)
 
 
 def _export_checked(

@@ -1,5 +1,6 @@
 """Completes the OpenAPI document: FastAPI describes the answers; this adds requests, examples and security."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -7,7 +8,16 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
-from service.api.requests import EventRequest, EventsRequest, RecommendBatchRequest, RecommendRequest
+from service.api.requests import (
+    CandidateRequest,
+    DeploymentRequest,
+    EventRequest,
+    EventsRequest,
+    RecommendBatchRequest,
+    RecommendRequest,
+    ShareRequest,
+    UseRequest,
+)
 from service.api.responses import ProblemDescription
 from service.auth.guard import SCHEME
 from service.errors import Forbidden, Unauthorized
@@ -16,15 +26,31 @@ from service.settings import DEFAULT_TYPE
 
 _REFERENCE = "#/components/schemas/{model}"
 _USER = "example-user"
+_BODIES = (
+    RecommendRequest,
+    RecommendBatchRequest,
+    EventRequest,
+    EventsRequest,
+    DeploymentRequest,
+    UseRequest,
+    CandidateRequest,
+    ShareRequest,
+)
 
 
-def install_openapi(app: FastAPI, *, item_id: str) -> None:
-    """Make `app` generate the complete document on first use, with an item of the model in the examples."""
+def install_openapi(app: FastAPI, *, choose_item: Callable[[], str]) -> None:
+    """Make `app` generate the complete document on first use, and again when another item is chosen.
+
+    `choose_item` returns an item of the model in use for the examples.
+    """
+    shown: list[str] = []
 
     def describe() -> dict[str, Any]:
-        if app.openapi_schema is None:
+        item_id = choose_item()
+        if app.openapi_schema is None or shown != [item_id]:
             app.openapi_schema = _describe(app)
             _add_examples(app.openapi_schema, item_id)
+            shown[:] = [item_id]
         return app.openapi_schema
 
     app.openapi = describe  # type: ignore[method-assign]  # FastAPI's documented way to extend its OpenAPI
@@ -32,8 +58,7 @@ def install_openapi(app: FastAPI, *, item_id: str) -> None:
 
 def _describe(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    bodies = (RecommendRequest, RecommendBatchRequest, EventRequest, EventsRequest)
-    requests = [(schema, "validation") for schema in bodies]
+    requests = [(schema, "validation") for schema in _BODIES]
     _, definitions = models_json_schema(requests, ref_template=_REFERENCE)  # type: ignore[arg-type]
     problem = TypeAdapter(ProblemDescription).json_schema(ref_template=_REFERENCE)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})

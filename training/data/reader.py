@@ -29,20 +29,17 @@ _PLAIN = f"1 to {MAX_ID_LENGTH} printable ASCII characters without spaces"
 _USER, _ITEM, _TIME, _TYPE, _VALUE = "user", "item", "time", "type", "value"
 
 
-def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = None) -> Log:
-    """Read a log. With a vocabulary, events of items outside it are dropped and counted. Raises DataError."""
-    kind = _name_format(path, recipe)
-    if kind == SEGMENTS:
-        recipe = replace(recipe, **SEGMENT_COLUMNS)
-    rows = _read_rows(path, kind, recipe)
-    locator = RowLocator(path, kind)
-    for name in (_USER, _ITEM):
-        locator.refuse(rows, rows[name].is_null() | (rows[name] == ""), f"no {name}")
-    rows = drop_rare(_keep_wanted(rows, recipe, locator), recipe)
+def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = None, base: Path | None = None) -> Log:
+    """Read a log. With a vocabulary, events of items outside it are dropped and counted. Raises DataError.
+
+    `base` is a log of what came before: its events older than the first one of `path` are read, too.
+    """
+    rows, locator = _read_events(path, recipe)
+    if base is not None:
+        rows = _put_before(rows, path, base, recipe)
+    rows = drop_rare(rows, recipe)
     if rows.is_empty():
         raise DataError(f"{path} holds no events{' that [data] keeps' if recipe.filters else ''}")
-    if _TIME in rows.columns:
-        rows = rows.with_columns(_read_times(path, rows, recipe.timestamp_column, locator))
     user_ids = rows[_USER].unique().sort().to_list()
     if vocabulary is None:
         vocabulary = _collect_items(rows, locator)
@@ -65,6 +62,35 @@ def read_log(path: Path, recipe: DataRecipe, *, vocabulary: Vocabulary | None = 
         values=known[_VALUE].to_numpy().astype(np.float32) if _VALUE in recipe.event_features else None,
         dropped=len(coded) - len(known),
     )
+
+
+def _read_events(path: Path, recipe: DataRecipe) -> tuple[pl.DataFrame, RowLocator]:
+    """The wanted events of one file or folder, their times in epoch milliseconds."""
+    kind = _name_format(path, recipe)
+    if kind == SEGMENTS:
+        recipe = replace(recipe, **SEGMENT_COLUMNS)
+    rows = _read_rows(path, kind, recipe)
+    locator = RowLocator(path, kind)
+    for name in (_USER, _ITEM):
+        locator.refuse(rows, rows[name].is_null() | (rows[name] == ""), f"no {name}")
+    rows = _keep_wanted(rows, recipe, locator)
+    if _TIME in rows.columns and not rows.is_empty():
+        rows = rows.with_columns(_read_times(path, rows, recipe.timestamp_column, locator))
+    return rows, locator
+
+
+def _put_before(rows: pl.DataFrame, path: Path, base: Path, recipe: DataRecipe) -> pl.DataFrame:
+    """The events with those of another log before them that are older than all of them."""
+    earlier, locator = _read_events(base, recipe)
+    for log, events in ((path, rows), (base, earlier)):
+        if _TIME not in events.columns:
+            raise DataError(f"{log} has no times, so it is unknown which events of {base} came before it")
+    if not rows.is_empty():
+        earlier = earlier.filter(earlier[_TIME] < rows[_TIME].min())
+    if earlier.is_empty():
+        return rows
+    _collect_items(earlier, locator)  # here a fault can still be located
+    return pl.concat([earlier, rows], how="vertical_relaxed")
 
 
 def _name_format(path: Path, recipe: DataRecipe) -> str:

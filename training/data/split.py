@@ -1,4 +1,4 @@
-"""Split a log into training, validation and test: by leave-one-out, or at two moments for all users."""
+"""Split a log into training, validation and test: by leave-one-out, at two moments for all users, or not at all."""
 
 from dataclasses import dataclass
 
@@ -44,6 +44,8 @@ def cut_log(log: Log, split_name: str, *, held_out_users: int | None, test_share
     """Cut a log by a split of [data]. Raises DataError where nothing is left to ask."""
     if split_name == "time":
         return split_by_time(log, test_share)
+    if split_name == "none":
+        return hold_nothing_out(log)
     split = leave_one_out(log, held_out_users)
     if not len(split.test):
         raise DataError(f"no user has {MIN_EVENTS} events of known items, so there is nothing to validate or test on")
@@ -74,12 +76,8 @@ def split_by_time(log: Log, test_share: float) -> Split:
     A user's question is the first event in the stretch, after everything that came before; users without an
     event before it have no question. Events of one moment are never parted. Raises DataError.
     """
-    if log.timestamps_ms is None:
-        raise DataError("the log has no times, so it cannot be split by time: name the column by data.timestamp_column")
-    moments = np.sort(log.timestamps_ms)
-    begins = [moments[int(len(moments) * (1 - share))] for share in (2 * test_share, test_share)]
-    if not moments[0] < begins[0] < begins[1]:
-        raise DataError("too many events share a time: a split by time leaves nothing to train or validate on")
+    begins = find_moments(log, test_share)
+    assert log.timestamps_ms is not None  # noqa: S101 - find_moments has seen that there are times
     starts, ends = log.offsets[:-1], log.offsets[1:]
     train_ends, validation_ends = (_find_first(log, log.timestamps_ms >= begin) for begin in begins)
     validated = (train_ends > starts) & (validation_ends > train_ends)
@@ -91,6 +89,27 @@ def split_by_time(log: Log, test_share: float) -> Split:
         validation=_ask(log, starts[validated], train_ends[validated]),
         test=_ask(log, starts[tested], validation_ends[tested]),
     )
+
+
+def find_moments(log: Log, test_share: float) -> tuple[int, int]:
+    """When validation and test begin, in epoch milliseconds, where so many of the newest events test.
+
+    Raises DataError.
+    """
+    if log.timestamps_ms is None:
+        raise DataError("the log has no times, so it cannot be split by time: name the column by data.timestamp_column")
+    moments = np.sort(log.timestamps_ms)
+    validated, tested = (int(moments[int(len(moments) * (1 - share))]) for share in (2 * test_share, test_share))
+    if not moments[0] < validated < tested:
+        raise DataError("too many events share a time: a split by time leaves nothing to train or validate on")
+    return validated, tested
+
+
+def hold_nothing_out(log: Log) -> Split:
+    """All events train, and there is nothing to validate or test on."""
+    histories = log.histories
+    nothing = Questions(histories.select(slice(0, 0)), log.items[:0])
+    return Split(train=histories, validation=nothing, test=nothing)
 
 
 def _find_first(log: Log, late: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -30,7 +30,7 @@ from training.evaluation.protocol import PROTOCOLS, SEED, build_task, find_twin
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate, evaluate_task
 from training.evaluation.results import OVER_POPULARITY, compare_models, describe_scores, measure_lead
 from training.fit.batches import Samples
-from training.fit.distributed import Processes, join_processes
+from training.fit.distributed import ALONE, Processes, join_processes
 from training.fit.loop import SILENT, Watcher, find_end, train
 from training.fit.optimizer import make_optimizer
 from training.fit.ppmi import add_item_vectors, factorise_items
@@ -70,7 +70,9 @@ def fit(
     where the recipe now gives it more epochs or seconds. Under torchrun every process calls this; the first one writes.
     """
     run = Run(out)
-    device = _check_device(recipe)
+    if recipe.data.split == "none":
+        raise RecipeError("data.split = none leaves nothing to stop by or to test on: fit needs leave-one-out or time")
+    device = check_device(recipe)
     with join_processes(device) as processes:
         if processes.first:
             _check_folder(run, resume=resume)
@@ -93,9 +95,9 @@ def fit(
             if isinstance(recipe.model, BaselineRecipe):
                 progress = Progress(finished="counted")
             else:
-                progress = _train(run, log, split, stop, processes)
+                progress = train_run(run, log, split, stop=stop, processes=processes)
             if progress.finished:
-                results = processes.broadcast(lambda: _conclude(run, log, split, progress, baselines))
+                results = processes.broadcast(lambda: conclude_run(run, log, split, progress, baselines))
     return results
 
 
@@ -106,7 +108,8 @@ def _check_folder(run: Run, *, resume: bool) -> None:
         raise RunError(f"{run.path} is not empty: choose another --out")
 
 
-def _check_device(recipe: Recipe) -> torch.device:
+def check_device(recipe: Recipe) -> torch.device:
+    """The device that a recipe trains on. Raises RecipeError where this machine lacks it."""
     device = choose_device(recipe.train.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RecipeError("train.device is cuda, but this machine has no CUDA device: set train.device=auto")
@@ -133,13 +136,28 @@ def _check_same(run: Run, recipe: Recipe, log: Log) -> bool:
     return begun != now
 
 
-def _train(run: Run, log: Log, split: Split, stop: Callable[[], bool], processes: Processes) -> Progress:
+def train_run(
+    run: Run,
+    log: Log,
+    split: Split,
+    *,
+    stop: Callable[[], bool],
+    processes: Processes = ALONE,
+    begin: Callable[[Network], None] | None = None,
+) -> Progress:
+    """Train the network of a started run from its checkpoint, if it has one. Returns the progress, `finished` or not.
+
+    `begin` sets the weights that a fresh run begins with, in place of train.item_init. A split without validation
+    questions trains to the end of the epochs, and no epoch of it is recorded.
+    """
     recipe, device = run.recipe.train, choose_device(run.recipe.train.device)
     torch.manual_seed(recipe.seed)
     network = make_network(run).to(device)
     optimizer = make_optimizer(network, recipe)
     fresh = processes.broadcast(lambda: not run.checkpoint.exists())
-    if fresh and recipe.item_init == "ppmi":
+    if fresh and begin is not None:
+        begin(network)
+    elif fresh and recipe.item_init == "ppmi":
         count, width = network.item_count, network.config.width
         add_item_vectors(network, processes.broadcast(lambda: factorise_items(split.train, count, width, recipe.seed)))
     progress = Progress() if fresh else load_checkpoint(run.checkpoint, network, optimizer)
@@ -155,12 +173,16 @@ def _train(run: Run, log: Log, split: Split, stop: Callable[[], bool], processes
         events=events,
     )
     questions = _choose_users(split.validation, recipe.validation_users, recipe.seed)
+
+    def validate() -> dict[str, float]:
+        return average(evaluate(NetworkScorer(network, split.train, events), questions))
+
     loop = partial(
         train,
         network,
         optimizer,
         samples=samples,
-        validate=lambda: average(evaluate(NetworkScorer(network, split.train, events), questions)),
+        validate=validate if len(questions) else None,
         recipe=recipe,
         progress=progress,
         processes=processes,
@@ -171,7 +193,8 @@ def _train(run: Run, log: Log, split: Split, stop: Callable[[], bool], processes
     with Display(recipe, samples.steps) as display:
 
         def note_epoch(epoch: Epoch, state: Progress) -> None:
-            run.append_epoch(replace(epoch, validation=dict(epoch.validation)))
+            if epoch.validation:
+                run.append_epoch(replace(epoch, validation=dict(epoch.validation)))
             display.show_epoch(epoch, state)
 
         loop(
@@ -193,7 +216,7 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
     return questions.select(np.sort(np.random.default_rng(seed).permutation(len(questions))[:most]))
 
 
-def _conclude(run: Run, log: Log, split: Split, progress: Progress, baselines: Sequence[str]) -> dict[str, Any]:
+def conclude_run(run: Run, log: Log, split: Split, progress: Progress, baselines: Sequence[str]) -> dict[str, Any]:
     """Evaluate the run and some baselines on the test questions, and write the results."""
     name, V = run.recipe.name, len(run.vocabulary)
     rules = None if run.recipe.rules_per_item is None else _add_rules(run, log, split, run.recipe.rules_per_item)

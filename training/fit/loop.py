@@ -48,7 +48,7 @@ def train(
     optimizer: torch.optim.Optimizer,
     *,
     samples: Samples,
-    validate: Callable[[], Mapping[str, float]],
+    validate: Callable[[], Mapping[str, float]] | None,
     recipe: TrainRecipe,
     progress: Progress,
     watcher: Watcher,
@@ -56,8 +56,9 @@ def train(
 ) -> None:
     """Train until the epochs, the patience or the budget end, or until `watcher.stop` returns true.
 
-    Changes network, optimizer and progress; `progress.finished` stays empty after a stop. Raises Diverged. Of several
-    processes the first one validates, and only its watcher is called.
+    Without `validate` no epoch is better than another: training ends with the epochs or the budget. Changes network,
+    optimizer and progress; `progress.finished` stays empty after a stop. Raises Diverged. Of several processes the
+    first one validates, and only its watcher is called.
     """
     device = network.item_bias.device
     total = torch.tensor(progress.epoch_loss, dtype=torch.float64, device=device)
@@ -122,7 +123,7 @@ def _differentiate(network: Network, batch: Batch, positions: int, recipe: Train
 
 def _finish_epoch(
     *,
-    validate: Callable[[], Mapping[str, float]],
+    validate: Callable[[], Mapping[str, float]] | None,
     recipe: TrainRecipe,
     progress: Progress,
     watcher: Watcher,
@@ -133,11 +134,13 @@ def _finish_epoch(
     if not math.isfinite(progress.epoch_loss):
         raise Diverged(f"the loss is not a number in epoch {progress.epoch + 1}: lower train.learning_rate")
     trained_seconds = progress.epoch_seconds
-    validation = processes.broadcast(validate)
+    validation = processes.broadcast(validate) if validate is not None else {}
     clock.tick()
     _, progress.seconds = processes.agree(stop=False, seconds=progress.seconds)
     progress.epoch += 1
-    if validation[PRIMARY_METRIC] > progress.best:
+    if not validation:
+        progress.stale = 0
+    elif validation[PRIMARY_METRIC] > progress.best:
         progress.best, progress.stale = validation[PRIMARY_METRIC], 0
     else:
         progress.stale += 1

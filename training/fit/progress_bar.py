@@ -48,7 +48,8 @@ class Display:
             self._bar.update(self._task, completed=self._share(state), description=text)
 
     def show_epoch(self, epoch: Epoch, state: State) -> None:
-        self._last = f"  {PRIMARY_METRIC} {epoch.validation[PRIMARY_METRIC]:.4f} (best {state.best:.4f})"
+        if epoch.validation:
+            self._last = f"  {PRIMARY_METRIC} {epoch.validation[PRIMARY_METRIC]:.4f} (best {state.best:.4f})"
         if self._bar is not None:
             self.show_step(state, epoch.loss)
         elif state.finished or time.monotonic() - self._said >= _PLAIN_EVERY_SECONDS:

@@ -1,11 +1,17 @@
 """A finished run -> a bundle that the service can serve."""
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from model.contract.deployment.changes import set_candidate, use
+from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
+from model.contract.deployment.writer import change_deployment
 from model.contract.manifest import BundleError
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
@@ -15,6 +21,7 @@ from model.export.ranking import Scan
 from model.nets.network import SequenceNetwork
 from model.nets.nova import Nova
 from training.baselines.neighbours import gather_sessions
+from training.data.item_features import Metadata
 from training.data.items import read_items
 from training.data.reader import read_log
 from training.errors import RunError, TrainingError
@@ -25,12 +32,56 @@ from training.runs.run import Run
 
 
 def publish_run(
-    run: Run, root: Path, items: Path | None, *, neighbours: Path | None = None, scan: Scan | None = None
+    run: Run,
+    root: Path,
+    items: Path | None,
+    *,
+    neighbours: Path | None = None,
+    scan: Scan | None = None,
+    as_candidate: bool = False,
+    force: bool = False,
 ) -> Path:
-    """Publish the kept weights of a run under `root` and make them current. `items` goes before what `fit` was given.
+    """Publish the kept weights of a run under `root` and make them the champion, or the candidate in shadow.
 
-    A network that was trained for new items (model.id_dropout) is published with those of `items`, too. `neighbours` is
-    a log, all of whose histories answer while the network cannot, as `session-knn` does.
+    `neighbours` is a log, all of whose histories answer while the network cannot. With `force` a bundle is named that
+    knows little of the champion's catalogue. Raises what `write_run` and `deploy` do.
+    """
+    sessions = None if neighbours is None else partial(_gather_sessions, neighbours, run.recipe.data)
+    folder = write_run(run, root, read_items(items) if items else None, gather=sessions, scan=scan)
+    deploy(root, folder.name, as_candidate=as_candidate, force=force)
+    return folder
+
+
+def deploy(root: Path, version: str, *, as_candidate: bool = False, force: bool = False) -> Deployment:
+    """Make a version of a bundle folder the champion, which it may be already, or the candidate in shadow.
+
+    Raises TrainingError where that is refused; the version stays where it is.
+    """
+    with suppress(BundleError, DeploymentError):
+        now = read_deployment(root)
+        if not as_candidate and now.champion == version:
+            return now
+    action, change = ("candidate", set_candidate(version)) if as_candidate else ("use", use(version))
+    try:
+        return change_deployment(root, change, action=action, by="publish", why="published", force=force)
+    except (BundleError, DeploymentError) as error:
+        raise TrainingError(f"{version} was published, but the deployment did not change: {error}") from error
+
+
+def write_run(
+    run: Run,
+    root: Path,
+    given: Metadata | None,
+    *,
+    gather: Callable[[Vocabulary], Sessions] | None = None,
+    scan: Scan | None = None,
+    lineage: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a bundle with the kept weights of a run under `root`, and its version to the run's published.json.
+
+    The metadata `given` goes before what `fit` was given. A network that was trained for new items (model.id_dropout)
+    is published with those given, too. `gather` makes the sessions that answer while the network cannot, as
+    `session-knn` does.
 
     Without a `scan` the catalogue's size chooses how items are ranked (model/export/ranking.py).
 
@@ -42,9 +93,9 @@ def publish_run(
     network = load_network(run)
     if not isinstance(network, SequenceNetwork):
         raise RunError(f"{name} ranks only for the users of its training log: it can be evaluated, but not published")
-    metadata, vocabulary = run.read_metadata(), run.vocabulary
-    if items:
-        given = read_items(items)
+    metadata: Metadata | None = run.read_metadata()
+    vocabulary = run.vocabulary
+    if given:
         if isinstance(network, Nova) and network.config.id_dropout:
             network, vocabulary = add_items(run, network, given)
         metadata = {**(metadata or {}), **given}
@@ -52,7 +103,7 @@ def publish_run(
     counts[vocabulary.encode(run.vocabulary.item_ids) - 1] = run.read_counts()
     histories = [vocabulary.encode(run.vocabulary.decode(sample)).tolist() for sample in run.read_samples()]
     try:
-        return publish_bundle(
+        folder = publish_bundle(
             root,
             network.cpu(),
             vocabulary=vocabulary,
@@ -63,13 +114,16 @@ def publish_run(
             metrics=_name_metrics(run, results),
             histories=histories,
             metadata=metadata,
-            sessions=None if neighbours is None else _gather_sessions(neighbours, run.recipe.data, vocabulary),
+            sessions=None if gather is None else gather(vocabulary),
             event_types=() if run.event_features is None else run.event_features.event_types,
             name=name,
             scan=scan,
+            lineage=lineage,
         )
     except (ExportError, BundleError) as error:
         raise TrainingError(f"the run was not published: {error}") from error
+    run.note_version(folder.name)
+    return folder
 
 
 def _gather_sessions(data: Path, recipe: DataRecipe, vocabulary: Vocabulary) -> Sessions:

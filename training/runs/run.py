@@ -16,6 +16,8 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
     attention.png                    where a transformer looks; none where all histories are short
+    published.json                   the versions of the bundles that hold its weights
+    retrained.json                   of a refit: the recipe that it was measured by, and its parent's version
 ```
 
 A baseline has no weights and no plots: it counts the log anew.
@@ -235,6 +237,26 @@ class Run:
         write_json(self.path / "config.json", self.config | {"recipe": recipe.to_dict()})
         for read in ("config", "recipe"):
             self.__dict__.pop(read, None)
+
+    def read_versions(self) -> list[str]:
+        """The versions of the bundles that were made of this run."""
+        if not (self.path / "published.json").is_file():
+            return []
+        return list(map(str, self._read_json("published.json", {"versions": list})["versions"]))
+
+    def note_version(self, version: str) -> None:
+        """Add a version to published.json."""
+        versions = self.read_versions()
+        if version not in versions:
+            write_json(self.path / "published.json", {"versions": [*versions, version]})
+
+    def read_measured_recipe(self) -> Recipe:
+        """The recipe that the next training begins with: a refit's own has the epochs that were found to be enough."""
+        if not (self.path / "retrained.json").is_file():
+            return self.recipe
+        document = self._read_json("retrained.json", {"recipe": {}})
+        with self.reading("retrained.json"):
+            return make_recipe(document["recipe"], stored_in=str(self.path))
 
     def append_epoch(self, epoch: Epoch) -> None:
         """Add a line to metrics.jsonl, leaving out what an earlier, lost try of this epoch wrote."""

@@ -1,9 +1,11 @@
 """The changes of a deployment, as pure functions from one document to the next. writer.py stores them."""
 
 import secrets
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from model.contract.bundle import CURRENT
 from model.contract.deployment.document import HISTORY_LENGTH, Deployment, DeploymentRefused, Mode, PastChampion
 
 Change = Callable[[Deployment], Deployment]
@@ -13,12 +15,12 @@ Raises DeploymentRefused.
 """
 
 
-def use(version: str, *, why: str) -> Change:
+def use(version: str, *, why: str = "") -> Change:
     """Make a version the champion. A candidate stays on trial unless it is this version."""
 
     def change(now: Deployment) -> Deployment:
         if version == now.champion:
-            raise DeploymentRefused(f"{version} is the champion already")
+            raise DeploymentRefused("this version is the champion already")
         then = _withdraw(now) if version == now.candidate else now
         return _crown(then, version, why)
 
@@ -30,11 +32,11 @@ def set_candidate(version: str, *, mode: Mode = "shadow", share: float = 0.0) ->
 
     def change(now: Deployment) -> Deployment:
         if version == now.champion:
-            raise DeploymentRefused(f"{version} is the champion: it cannot be its own candidate")
+            raise DeploymentRefused("this version is the champion: it cannot be its own candidate")
         if mode == "off":
             raise DeploymentRefused("a candidate has the mode shadow or canary; `return` takes it off trial")
-        if mode == "canary" and not share:
-            raise DeploymentRefused("canary needs a share of users above 0")
+        if mode == "canary" and not 0 < share <= 1:
+            raise DeploymentRefused("canary needs a share of users above 0, and at most 1")
         salt = now.salt if version == now.candidate else secrets.token_hex(4)
         return replace(now, candidate=version, mode=mode, share=share if mode == "canary" else 0.0, salt=salt)
 
@@ -54,7 +56,7 @@ def set_share(share: float) -> Change:
     return change
 
 
-def promote(*, why: str) -> Change:
+def promote(*, why: str = "") -> Change:
     """Make the candidate the champion."""
 
     def change(now: Deployment) -> Deployment:
@@ -76,7 +78,7 @@ def return_candidate() -> Change:
     return change
 
 
-def roll_back(*, why: str) -> Change:
+def roll_back(*, why: str = "") -> Change:
     """Go back to the champion before this one. Twice goes further back. Ends any trial, and the judge's verdicts."""
 
     def change(now: Deployment) -> Deployment:
@@ -92,6 +94,18 @@ def roll_back(*, why: str) -> Change:
     return change
 
 
+def set_terms(terms: Mapping[str, Any]) -> Change:
+    """Change terms of the trial: fields of TrialTerms by name. They hold for this candidate and for later ones."""
+
+    def change(now: Deployment) -> Deployment:
+        trial = replace(now.trial, **terms)
+        if trial == now.trial:
+            raise DeploymentRefused("the terms of the trial are so already")
+        return replace(now, trial=trial)
+
+    return change
+
+
 def hold() -> Change:
     """Take verdicts from the judge: nothing is promoted or returned until `resume`."""
     return lambda now: _set_auto(now, auto=False)
@@ -102,6 +116,59 @@ def resume() -> Change:
     return lambda now: _set_auto(now, auto=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What somebody asks for by an action's name: a command line, or a request."""
+
+    action: str
+    """One of ACTIONS."""
+    version: str | None = None
+    """For use and candidate."""
+    mode: Mode | None = None
+    """For candidate; by default canary where there is a share, else shadow."""
+    share: float | None = None
+    """For share, and for a candidate in canary."""
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    """For terms."""
+    why: str = ""
+
+    def to_change(self) -> Change:
+        """The change that is asked for. Raises ValueError, which says what is missing or does not belong to it."""
+        self._check()
+        return _MAKERS[self.action](self)
+
+    def _check(self) -> None:
+        for part, actions in _PARTS.items():
+            given = getattr(self, part)
+            if (given is None or given == {}) and self.action in actions and (part, self.action) not in _OPTIONAL:
+                raise ValueError(f"{self.action} needs {part}")
+            if given is not None and given != {} and self.action not in actions:
+                raise ValueError(f"{self.action} takes no {part}")
+        if self.action == "candidate" and (self.chosen_mode == "canary") != bool(self.share):
+            raise ValueError("canary needs a share above 0, and shadow takes none")
+
+    @property
+    def chosen_mode(self) -> Mode:
+        """The mode that is asked for, or that a share stands for."""
+        return self.mode or ("canary" if self.share else "shadow")
+
+
+_MAKERS: Mapping[str, Callable[[Wish], Change]] = {
+    "use": lambda wish: use(str(wish.version), why=wish.why),
+    "candidate": lambda wish: set_candidate(str(wish.version), mode=wish.chosen_mode, share=wish.share or 0.0),
+    "share": lambda wish: set_share(wish.share or 0.0),
+    "terms": lambda wish: set_terms(wish.terms),
+    "promote": lambda wish: promote(why=wish.why),
+    "return": lambda _wish: return_candidate(),
+    "rollback": lambda wish: roll_back(why=wish.why),
+    "hold": lambda _wish: hold(),
+    "resume": lambda _wish: resume(),
+}
+ACTIONS = frozenset(_MAKERS)
+_PARTS = {"version": ("use", "candidate"), "mode": ("candidate",), "share": ("candidate", "share"), "terms": ("terms",)}
+_OPTIONAL = {("mode", "candidate"), ("share", "candidate")}
+
+
 def _set_auto(now: Deployment, *, auto: bool) -> Deployment:
     if now.trial.auto == auto:
         raise DeploymentRefused("the judge decides already" if auto else "the judge is held already")
@@ -110,9 +177,13 @@ def _set_auto(now: Deployment, *, auto: bool) -> Deployment:
 
 def _crown(now: Deployment, version: str, why: str) -> Deployment:
     """The history's last entry is the new champion's; its generation, time and author are the writer's to fill in."""
-    history = now.history or (PastChampion(generation=now.generation, champion=now.champion, at="", by="", why=""),)
+    history = now.history
+    if not history and now.champion:  # it answered before anybody wrote down who does
+        why_first = "it answered before the first change"
+        by = now.by or CURRENT
+        history = (PastChampion(generation=now.generation, champion=now.champion, at=now.at, by=by, why=why_first),)
     entry = PastChampion(generation=now.generation + 1, champion=version, at="", by="", why=why)
-    return replace(now, champion=version, previous=now.champion, history=(*history, entry)[-HISTORY_LENGTH:])
+    return replace(now, champion=version, previous=now.champion or None, history=(*history, entry)[-HISTORY_LENGTH:])
 
 
 def _withdraw(now: Deployment) -> Deployment:

@@ -239,7 +239,7 @@ def test_published_bundle_reads_back(tmp_path, network, vocabulary, histories):
         histories=[vocabulary.encode(history).tolist() for history in histories[:10]],
         metadata={"i3": {"title": "Third"}},
     )
-    bundle = read_bundle(tmp_path)
+    bundle = read_bundle(folder)
     assert folder.name == bundle.manifest.version
     assert bundle.manifest.name == "a-network"
     assert bundle.manifest.version.startswith("20260102T030405-")
