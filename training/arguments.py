@@ -1,6 +1,7 @@
 """The arguments of nextitem-train. This module imports nothing heavy, so that --help is instant."""
 
 import argparse
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,6 +20,7 @@ PROTOCOL_NAMES = {
 """The code of each protocol, which results hold, and the name that says what it is. Options accept both."""
 _PROTOCOLS = ", ".join(name if name == code else f"{name} ({code})" for code, name in PROTOCOL_NAMES.items())
 BENCHMARK_MODELS = ("pop", "markov", "rules", "item-knn", "session-knn", "bpr-mf", "fpmc", "gru4rec", "bert4rec-small")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 DATA_SET_NAMES = ("ml-100k", "ml-1m", "ml-20m")
 
 
@@ -191,6 +193,47 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
     _add_discount(parser)
 
 
+def _add_retrain(parser: argparse.ArgumentParser) -> None:
+    _add_data(parser)
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder that holds all bundles: its champion is the parent",
+    )
+    parser.add_argument(
+        "--runs", type=Path, required=True, metavar="DIR", help="folder of the runs, the champion's too"
+    )
+    parser.add_argument(
+        "--base", type=Path, metavar="FILE", help="log of what came before --data: its events older than the first one"
+    )
+    parser.add_argument(
+        "--items", type=Path, metavar="FILE", help="item metadata as CSV, TSV or JSON (default: what the champion has)"
+    )
+    parser.add_argument("--recipe", metavar="RECIPE", help="name or path of a recipe (default: the champion's)")
+    parser.add_argument(
+        "--start",
+        choices=("warm", "shrunk", "cold"),
+        default="warm",
+        help="weights to begin with: the champion's and a quarter of the epochs, the same shrunk, or new ones "
+        "(default: warm)",
+    )
+    parser.add_argument("--budget", type=_read_seconds, metavar="SECONDS", help="time limit of both trainings together")
+    parser.add_argument(
+        "--every", type=_read_duration, metavar="TIME", help="run forever and retrain every so often: 24h, 30m, 7d"
+    )
+    parser.add_argument(
+        "--if-needed",
+        action="store_true",
+        help="only if the newest day has over 5 %% unknown items, or the champion's live NDCG@10 fell by a tenth",
+    )
+    parser.add_argument("--replace", action="store_true", help="also if a candidate is on trial, in place of that one")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be done, train nothing and write nothing"
+    )
+
+
 def _add_recommend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run")
     _add_data(parser)
@@ -247,6 +290,24 @@ def _split_seeds(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def _read_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError("seconds are a number above 0")
+    return seconds
+
+
+def _read_duration(text: str) -> float:
+    """Seconds of a duration such as 24h."""
+    unit = _UNITS.get(text[-1:])
+    if unit is None:
+        raise argparse.ArgumentTypeError("a time is a number with s, m, h or d behind it, such as 24h")
+    return unit * _read_seconds(text[:-1])
+
+
 def _add_discount(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--popularity-discount",
@@ -282,6 +343,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = 
     "benchmark": ("measure many models on one log: a table, a plot and a verdict", _add_benchmark),
     "attention": ("draw the attention weights of a run, by layer and head", _add_attention),
     "publish": ("export a finished run as a bundle and make it current", _add_publish),
+    "retrain": ("train the champion's next version and put it on trial", _add_retrain),
     "recommend": ("list the best unseen items for users of a log", _add_recommend),
     "fetch": ("download a public data set", _add_fetch),
 }

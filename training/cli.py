@@ -21,7 +21,10 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status: 0 done, 2 unusable input, 130 interrupted, 1 any other failure."""
+    """Run one command. Returns the exit status.
+
+    0 done, 2 unusable input, 3 a retrained model that is not good enough, 130 interrupted, 1 any other failure.
+    """
     options = make_parser().parse_args(arguments)
     try:
         code = COMMANDS[options.command](options)
@@ -207,6 +210,12 @@ def _publish(options: argparse.Namespace) -> int:
     return 0
 
 
+def _retrain(options: argparse.Namespace) -> int:
+    from training.retrain.command import run_retrain  # noqa: PLC0415 - imports torch and ONNX
+
+    return run_retrain(options)
+
+
 def _recommend(options: argparse.Namespace) -> int:
     if options.k < 1:
         raise InputError("-k must be at least 1")
@@ -279,6 +288,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "attention": _attention,
     "benchmark": _benchmark,
     "publish": _publish,
+    "retrain": _retrain,
     "recommend": _recommend,
     "fetch": _fetch,
 }

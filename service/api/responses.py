@@ -147,6 +147,43 @@ class ModelDescription(TypedDict):
     refused: RefusedModel | None
 
 
+class VersionDescription(TypedDict):
+    """One version of the bundle folder. Without a readable manifest, all but its name and role are null."""
+
+    version: str
+    role: Literal["champion", "candidate", "previous"] | None
+    trained_at: str | None
+    item_count: int | None
+    metrics: dict[str, float] | None
+
+
+class DeploymentDescription(TypedDict):
+    """Who answers. `judged` tells whether the judge may promote and return the candidate."""
+
+    generation: int
+    champion: str
+    candidate: str | None
+    mode: Literal["off", "shadow", "canary"]
+    share: float
+    previous: str | None
+    judged: bool
+    at: str
+    by: str
+
+
+class ModelList(TypedDict):
+    """The answer of GET /models: the newest versions, oldest training first, and the deployment."""
+
+    versions: list[VersionDescription]
+    deployment: DeploymentDescription
+
+
+class Refreshed(TypedDict):
+    """The answer of POST /models/refresh: the workers were told to look at the bundle folder."""
+
+    status: Literal["asked"]
+
+
 class Liveness(TypedDict):
     """The answer of GET /health/live."""
 

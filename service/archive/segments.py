@@ -60,6 +60,10 @@ class FolderRefused(StartFailed):
     """The folder is not the one of this store's archive."""
 
 
+class FolderBusy(FolderRefused):
+    """Another process archives to the folder."""
+
+
 class Archive:
     """The folder of segments; one process may write to it at a time. Use it as a context. Raises StartFailed."""
 
@@ -82,9 +86,7 @@ class Archive:
         except OSError as error:
             self._unlock()
             if isinstance(error, BlockingIOError):
-                raise FolderRefused(
-                    f"another process archives to {self._folder}: run one archiver per folder"
-                ) from error
+                raise FolderBusy(f"another process archives to {self._folder}: run one archiver per folder") from error
             raise StartFailed(f"the archive cannot use {self._folder}: {error.strerror}") from error
         return self
 
@@ -108,6 +110,11 @@ class Archive:
         if self._lock != -1:
             os.close(self._lock)
             self._lock = -1
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self._folder
 
     @property
     def identity(self) -> str:

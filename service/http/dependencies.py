@@ -1,5 +1,6 @@
 """The application context: the parts of a running service that its routes use."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.requests import Request

@@ -56,9 +56,9 @@ def train(
 ) -> None:
     """Train until the epochs, the patience or the budget end, or until `watcher.stop` returns true.
 
-    Without `validate` no epoch is better than another: training ends with the epochs or the budget, and the last weights
-    are kept. Changes network, optimizer and progress; `progress.finished` stays empty after a stop. Raises Diverged. Of several
-    processes the first one validates, and only its watcher is called.
+    Without `validate` no epoch is better than another: training ends with the epochs or the budget. Changes network,
+    optimizer and progress; `progress.finished` stays empty after a stop. Raises Diverged. Of several processes the
+    first one validates, and only its watcher is called.
     """
     device = network.item_bias.device
     total = torch.tensor(progress.epoch_loss, dtype=torch.float64, device=device)

@@ -93,7 +93,8 @@ def write_run(
     network = load_network(run)
     if not isinstance(network, SequenceNetwork):
         raise RunError(f"{name} ranks only for the users of its training log: it can be evaluated, but not published")
-    metadata, vocabulary = run.read_metadata(), run.vocabulary
+    metadata: Metadata | None = run.read_metadata()
+    vocabulary = run.vocabulary
     if given:
         if isinstance(network, Nova) and network.config.id_dropout:
             network, vocabulary = add_items(run, network, given)

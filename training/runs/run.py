@@ -251,7 +251,7 @@ class Run:
             write_json(self.path / "published.json", {"versions": [*versions, version]})
 
     def read_measured_recipe(self) -> Recipe:
-        """The recipe that the next training begins with: a refit's own has as many epochs as were found to be enough."""
+        """The recipe that the next training begins with: a refit's own has the epochs that were found to be enough."""
         if not (self.path / "retrained.json").is_file():
             return self.recipe
         document = self._read_json("retrained.json", {"recipe": {}})

@@ -5,11 +5,11 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from service.archive import schedule
+from service.archive import asked, schedule
+from service.archive.segments import Archive, FolderBusy
 from service.errors import ArchiveFailed, StartFailed
 from service.settings import Settings
 from service.system import child_process
@@ -32,7 +32,7 @@ class Stopped(BaseException):
         (KeyError(b"e"), "trying again in 7 minutes"),
     ],
 )
-def test_failure_is_logged_and_tried_again(monkeypatch, caplog, failure, said):
+def test_failure_is_logged_and_tried_again(monkeypatch, caplog, tmp_path, failure, said):
     """Of any kind, one that nobody thought of among them."""
     runs, waits = [], []
 
@@ -41,16 +41,15 @@ def test_failure_is_logged_and_tried_again(monkeypatch, caplog, failure, said):
         if len(runs) == 1:
             raise failure
 
-    def wait(seconds):
+    def wait(_, seconds):
         waits.append(seconds)
         if len(waits) == 2:
             raise Stopped
 
     monkeypatch.setattr(schedule, "archive_once", fail_once)
-    monkeypatch.setattr("service.archive.schedule.time.sleep", wait)
-    unused: Any = None
+    monkeypatch.setattr("service.archive.schedule.asked.wait_for_request", wait)
     with caplog.at_level(logging.WARNING, "service.archive.schedule"), pytest.raises(Stopped):
-        schedule.archive_forever("unix:///store", Settings(bundle="b", archive_minutes=7), unused)
+        schedule.archive_forever("unix:///store", Settings(bundle="b", archive_minutes=7), Archive(tmp_path))
     assert len(runs) == 2
     assert waits == [420, 420]
     [record] = caplog.records
@@ -168,3 +167,53 @@ def test_check_of_a_store_that_is_away(settings_for):
     """One sentence."""
     with pytest.raises(StartFailed, match="the store does not answer"):
         schedule.check_archiver(settings_for(redis_url="unix:///nowhere"))
+
+
+def test_running_archiver_archives_when_asked(settings_for, store_url, raw):
+    """`archive --once` beside it waits for a run that began after it asked, and needs no store of its own."""
+    settings = settings_for(archive_minutes=720)
+    with schedule.run_archiver(store_url, settings):
+        await_true(lambda: raw.hget("nextitem:archive", "last_success"))
+        raw.hset("nextitem:archive", "last_success", 0)
+        asking = settings.model_copy(update={"redis_url": None})
+        assert schedule.archive_store(asking, once=True, take_over=False) == 0
+        assert float(raw.hget("nextitem:archive", "last_success")) > 0
+        assert not (settings.archive_dir / asked.ASKED).exists()
+        raw.set("nextitem:store", "another store")
+        with pytest.raises(StartFailed, match=r"archiver run failed: .*another store"):
+            schedule.archive_store(asking, once=True, take_over=False)
+
+
+def test_request_that_nobody_honours(settings_for, monkeypatch):
+    """The process that has the folder may be of an older version; then it is said, and nobody waits forever."""
+    monkeypatch.setattr(schedule, "ANSWER_WAIT_S", 0.3)
+    settings = settings_for()
+    with Archive(settings.archive_dir), pytest.raises(StartFailed, match="did not answer in time"):
+        schedule.archive_store(settings, once=True, take_over=False)
+    with Archive(settings.archive_dir), pytest.raises(FolderBusy), Archive(settings.archive_dir):
+        pass
+
+
+def test_once_takes_over_from_an_archiver_that_is_gone(settings_for, raw):
+    """Its request is taken back: nobody else is left to honour it."""
+    settings = settings_for()
+    settings.archive_dir.mkdir(parents=True)
+    asked.ask(settings.archive_dir)
+    assert schedule.archive_store(settings, once=True, take_over=False) == 0
+    assert not (settings.archive_dir / asked.ASKED).exists()
+    assert raw.hget("nextitem:archive", "last_success")
+
+
+def test_requests_are_answered_once(tmp_path):
+    """Who asks while a request waits shares it; who asks after it was taken has another; damage asks for nothing."""
+    first = asked.ask(tmp_path)
+    assert asked.ask(tmp_path) == first
+    assert asked.wait_for_request(tmp_path, 0) == first
+    second = asked.ask(tmp_path)
+    asked.answer(tmp_path, first, None)
+    assert asked.read_reply(tmp_path, first) == asked.Reply(None)
+    assert asked.read_reply(tmp_path, second) is None
+    assert asked.take(tmp_path) == second
+    assert asked.wait_for_request(tmp_path, 0) is None
+    (tmp_path / asked.ANSWERED).write_bytes(b"[]")
+    assert asked.read_reply(tmp_path, second) is None
