@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
 CHECK ?=
+COVERAGE ?=
 FRESH ?=
 RECIPE ?= bert4rec-small
 DATA ?= ../shared/data
@@ -23,7 +24,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service coverage release dashboard preview format clean
+.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -32,8 +33,15 @@ help: ## List the targets
 demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, RECIPE=nova, FRESH=1 trains anew, CHECK=1 verifies and exits
 	@$(BIN)/python -m demo --port $(PORT) --recipe $(RECIPE) $(if $(FRESH),--fresh) $(if $(CHECK),--check)
 
-test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite on two cores, integration against a real Valkey included; JOBS=1
+test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite on two cores, integration against a real Valkey included; JOBS=1, COVERAGE=1 measures it
+ifeq ($(COVERAGE),)
 	$(BIN)/pytest $(SPLIT)
+else
+	@rm -rf .cache/coverage && mkdir -p .cache/coverage
+	$(BIN)/coverage run -m pytest $(SPLIT)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+endif
 
 fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the suite does: 3,000 cases, 10,000 bodies
 	FUZZ_TIMES=10 $(BIN)/pytest --timeout 1800 tests/serving/http/test_generated_input.py
@@ -44,8 +52,8 @@ drain: $(VENV)/.run $(VENV)/.dev ## Stop the service under load 20 times with on
 overload: $(VENV)/.run ## Ask three times as much as the model can answer, with events beside it
 	@$(BIN)/python -m benchmarks.reliability.overload
 
-test-service: .venv-service/.ready ## Run the service's tests in an environment without torch
-	.venv-service/bin/pytest $(SPLIT) tests/contract tests/serving
+test-service: .venv-service/.ready ## Run the service's tests in an environment without torch; OPTIONS="-m 'not starts_service'" leaves the long ones out
+	.venv-service/bin/pytest $(SPLIT) $(OPTIONS) tests/contract tests/serving
 
 check: $(VENV)/.run $(VENV)/.dev ## Lint, types, import contracts, version floors
 	$(BIN)/ruff format --check .
@@ -58,12 +66,6 @@ check: $(VENV)/.run $(VENV)/.dev ## Lint, types, import contracts, version floor
 check-security: .venv-security/.ready ## Ask PyPI's advisories about every pinned version; fails where it cannot
 	.venv-security/bin/pip-audit --strict --disable-pip --no-deps --progress-spinner off -r constraints.txt \
 	|| { echo "check-security: a version has a known hole, or could not be checked (see above)"; exit 1; }
-
-coverage: .venv-service/.ready ## As test-service, and measure branch coverage of service and model.contract; fails below the floor
-	@rm -rf .cache/coverage && mkdir -p .cache/coverage
-	.venv-service/bin/coverage run -m pytest $(SPLIT) tests/contract tests/serving
-	.venv-service/bin/coverage combine --quiet
-	.venv-service/bin/coverage report
 
 RELEASE := .cache/release
 # From the source archive, as whoever gets it builds it; in an environment without anything of ours.

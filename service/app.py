@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 
 from fastapi import APIRouter, FastAPI
@@ -13,8 +13,14 @@ from redis.asyncio import Redis
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.requests import MAX_TIMEOUT_MS
+from model.contract.deployment.document import is_followed
 from service.auth.guard import AuthGuard
+from service.deployment.instance import Instance
+from service.deployment.reporter import Reporter
+from service.deployment.startup import load_first
+from service.deployment.swap import Swapper, describe_model
+from service.deployment.tally_writer import TallyWriter
+from service.deployment.watcher import Followed, Watcher
 from service.errors import StartFailed, StoreUnavailable
 from service.health import Health
 from service.http.admission import Admission
@@ -29,13 +35,13 @@ from service.http.routes import erasure, events, lookup, operations, recommend
 from service.http.routes.pages import OPENAPI, make_pages
 from service.http.static_routes import StaticRoutes
 from service.inference.engine import RUNTIME_VERSION
-from service.inference.loading import Loaded, load_configured
+from service.inference.loading import Loaded
 from service.inference.model import LiveModel
-from service.inference.runner import EngineRunner
 from service.ingest.ingestor import Ingestor
 from service.libraries import check_libraries
-from service.recommend.pipeline import Pipeline
 from service.recommend.recommender import Recommender
+from service.recommend.variant import Variant
+from service.recommend.variants import Variants
 from service.settings import Settings
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.connection import connect
@@ -74,12 +80,14 @@ def create_app(
     check_libraries()
     if settings.redis_url is None:
         raise StartFailed("redis_url is missing: the embedded store is started by nextitem-serve only")
-    loaded = loaded or load_configured(settings)
+    instance = Instance.from_environment()
+    loaded = loaded or load_first(settings, instance.book)
     docs = settings.docs or settings.is_local
     routers = (*ROUTERS, make_pages(docs=docs))
     service = _make_service(
         settings,
         loaded,
+        instance=instance,
         client=connect(settings.redis_url, password_file=settings.redis_password_file),
         metrics=_make_metrics(settings, loaded.model, [*_list_routes(routers), *([(OPENAPI, "GET")] if docs else ())]),
         workers_missing=workers_missing,
@@ -92,40 +100,62 @@ def _make_metrics(settings: Settings, model: LiveModel, routes: Sequence[tuple[s
     manifest = model.manifest
     metrics = Metrics(event_types=settings.event_types, model_version=manifest.version, routes=routes)
     metrics.built(version=version("nextitem"), onnxruntime=RUNTIME_VERSION)
-    metrics.model_loaded(
-        name=manifest.name,
-        provider=model.engine.provider,
-        digest=model.digest,
-        trained_at_s=_epoch_seconds(manifest.trained_at),
-    )
+    describe_model(metrics, model)
+    metrics.model.models_loaded(1)
     return metrics
 
 
 def _make_service(
-    settings: Settings, loaded: Loaded, *, client: Redis, metrics: Metrics, workers_missing: Callable[[], int]
+    settings: Settings,
+    loaded: Loaded,
+    *,
+    instance: Instance,
+    client: Redis,
+    metrics: Metrics,
+    workers_missing: Callable[[], int],
 ) -> Service:
-    model, thread = loaded
     store = HistoryStore(
         client,
         history_length=settings.history_length,
         idle_ms=settings.history_days * DAY_MS,
         durability=settings.durability,
-        reads_events=model.reads_events,
+        reads_events=loaded.model.reads_events,
         observe=metrics.store_called,
         on_error=metrics.store_failed,
     )
-    runner = EngineRunner(thread, stuck_after_s=MAX_TIMEOUT_MS / 1000)  # nobody waits for a longer run any more
-    recommender = Recommender(
-        Pipeline(model, store=store, breaker=CircuitBreaker("reads"), runner=runner),
-        runner=runner,
+    make_variant = partial(
+        Variant,
+        store=store,
+        breaker=CircuitBreaker("reads"),
         metrics=metrics,
         max_batch=settings.max_batch,
         max_waiting=settings.queue_limit,
+    )
+    recommender = Recommender(
+        Variants(generation=0, champion=make_variant(loaded)),
+        metrics=metrics,
         max_version_waiters=settings.version_waiter_limit,
     )
+    health = Health(store=store, recommender=recommender, workers_missing=workers_missing)
+    watcher: Watcher | None = None
+    reporter = Reporter(
+        client,
+        instance,
+        recommender=recommender,
+        followed=lambda: Followed(follows=False) if watcher is None else watcher.followed,
+    )
+    if is_followed(settings.bundle):
+        watcher = Watcher(
+            settings,
+            instance,
+            recommender=recommender,
+            swapper=Swapper(settings, recommender=recommender, store=store, metrics=metrics, make_variant=make_variant),
+            metrics=metrics,
+            leaving=lambda: health.leaving,
+            on_change=reporter.notify,
+        )
     return Service(
         settings=settings,
-        model=model,
         metrics=metrics,
         store=store,
         ingestor=Ingestor(
@@ -133,12 +163,15 @@ def _make_service(
             breaker=CircuitBreaker("appends"),
             metrics=metrics,
             event_types=settings.event_types,
-            known_items=model.vocabulary,
+            known_items=lambda: recommender.variants.champion.model.vocabulary,
         ),
         erase_breaker=CircuitBreaker("erasures"),
         recommender=recommender,
-        health=Health(store=store, recommender=recommender, workers_missing=workers_missing),
+        health=health,
         store_monitor=StoreMonitor(store=store, metrics=metrics),
+        watcher=watcher,
+        reporter=reporter,
+        tally_writer=TallyWriter(client, recommender=recommender),
     )
 
 
@@ -161,9 +194,13 @@ def _make_framework(service: Service, routers: Sequence[APIRouter], *, docs: boo
     framework.state.service = service
     framework.state.auth_guard = AuthGuard(service.settings.keys_file)
     install_problems(framework)
-    [most_popular] = service.model.vocabulary.decode([int(service.model.popular.order[0])])
-    install_openapi(framework, item_id=most_popular)
+    install_openapi(framework, choose_item=lambda: _most_popular(service.model))
     return framework
+
+
+def _most_popular(model: LiveModel) -> str:
+    [item_id] = model.vocabulary.decode([int(model.popular.order[0])])
+    return item_id
 
 
 def _make_layers(service: Service, framework: FastAPI, routers: Sequence[APIRouter]) -> ASGIApp:
@@ -198,21 +235,21 @@ async def _run(framework: FastAPI) -> AsyncIterator[Mapping[str, object]]:
     service.recommender.start()
     if not service.health.draining:  # told to stop before it began
         service.health.phase = "serving"
-    flushing = asyncio.create_task(service.metrics.keep_flushed())
+    chores = (service.metrics.keep_flushed, service.reporter.run, service.tally_writer.run)
+    background = [asyncio.create_task(chore()) for chore in chores]
+    if service.watcher is not None:
+        service.watcher.start()
     settings = service.settings
     connections = ConnectionLimit(
         limit_connections(settings.max_connections), on_change=service.metrics.connections_changed
     )
     yield {RULES: ConnectionRules(AllowedHosts.of(settings), connections)}  # which the server hands to every connection
     service.health.drain()
+    if service.watcher is not None:
+        service.watcher.stop()
     await service.recommender.close()
+    for task in background:
+        task.cancel()
+    await asyncio.gather(*background, return_exceptions=True)
     await service.store.close()
-    flushing.cancel()
     service.metrics.flush()
-
-
-def _epoch_seconds(moment: str) -> float | None:
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return None

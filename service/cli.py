@@ -1,6 +1,7 @@
 """The command nextitem-serve: reads the settings, starts the store and the workers, and stops them in reverse order.
 
-The subcommand `archive` only archives the log of a store; `keys` and `store` manage API keys and the embedded store.
+The subcommand `archive` only archives the log of a store, and `judge` only scores its events; `keys` and `store` manage
+API keys and the embedded store.
 """
 
 import argparse
@@ -9,10 +10,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import ValidationError
@@ -24,8 +25,9 @@ from service.auth.key_file import is_exposed, read_keys
 from service.backup.commands import manage_store
 from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
+from service.judge.schedule import JUDGE, run_judge
 from service.process.ports import bind
-from service.settings import ARCHIVE_SETTINGS, PREFIX, Settings, describe_errors
+from service.settings import ARCHIVE_SETTINGS, JUDGE_SETTINGS, PREFIX, Settings, describe_errors
 from service.store.connection import connect, refuse_cluster
 from service.system.open_files import limit_connections, raise_limit
 from service.telemetry.logs import configure_logs
@@ -35,6 +37,10 @@ ARCHIVE_FLAGS = {
     "once": "run once, then exit; a running archiver of the folder is asked to do it",
     "check": "check that the log was archived recently, then exit: status 0 if it was, 1 with a message if not",
     "take_over": "archive the store's log to this folder from now on, even if it went to another folder before",
+}
+JUDGE_FLAGS = {
+    "once": "score what the log holds now, then exit",
+    "dry_run": "write nothing, and say what would be counted and decided",
 }
 BIND_PATIENCE_S = 5.0
 """How long to wait for a port that workers of a killed service still hold."""
@@ -49,11 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return manage_keys(words[1:])
     if words[:1] == ["store"]:
         return manage_store(words[1:])
-    archives = words[:1] == [ARCHIVE]
-    given = vars(make_archive_parser().parse_args(words[1:]) if archives else make_parser().parse_args(words))
-    flags = {name: given.pop(name, False) for name in ARCHIVE_FLAGS}
+    command = _find_command(words)
+    given = vars(command.parser.parse_args(words[1:] if command.settings else words))
+    flags = {name: given.pop(name) for name in command.flags}
     try:
-        settings = Settings.for_archiver(**given) if archives else Settings(**given)
+        settings = Settings.for_command(command.settings, **given) if command.settings else Settings(**given)
     except ValidationError as error:
         return _refuse(describe_errors(error), status=2)
     configure_logs(settings.log_level)
@@ -68,9 +74,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             PREFIX,
         )
     try:
-        return archive(settings, **flags) if archives else serve(settings)
+        return command.run(settings, **flags)
     except StartFailed as error:
         return _refuse(str(error), status=1)
+
+
+class _Command(NamedTuple):
+    """A command that runs on settings: its flags, which are none of them, and the only settings that it has."""
+
+    parser: argparse.ArgumentParser
+    flags: Mapping[str, str]
+    settings: Sequence[str]
+    run: Callable[..., int]
+
+
+def _find_command(words: Sequence[str]) -> _Command:
+    if words[:1] == [ARCHIVE]:
+        return _Command(make_archive_parser(), ARCHIVE_FLAGS, ARCHIVE_SETTINGS, archive)
+    if words[:1] == [JUDGE]:
+        return _Command(make_judge_parser(), JUDGE_FLAGS, JUDGE_SETTINGS, judge)
+    return _Command(make_parser(), {}, (), serve)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -80,7 +103,8 @@ def make_parser() -> argparse.ArgumentParser:
         description="Serve next-item recommendations from a bundle.",
         epilog=f"An environment variable can set each option: {PREFIX} and its name in capitals, such as "
         f"{PREFIX}REDIS_URL. Other commands: `{PROGRAM} keys` manages API keys, `{PROGRAM} store` checks, backs up and "
-        f"restores the embedded store, `{PROGRAM} {ARCHIVE}` archives the log of another store. Each has a --help.",
+        f"restores the embedded store, `{PROGRAM} {ARCHIVE}` archives the log of another store, `{PROGRAM} {JUDGE}` "
+        "scores its events. Each has a --help.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('nextitem')}")
@@ -99,6 +123,21 @@ def make_archive_parser() -> argparse.ArgumentParser:
     for name, meaning in ARCHIVE_FLAGS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=meaning)
     _add_settings(parser, ARCHIVE_SETTINGS)
+    return parser
+
+
+def make_judge_parser() -> argparse.ArgumentParser:
+    """The command line of `nextitem-serve judge`."""
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} {JUDGE}",
+        description="Score a store's events as they come: where would the models of a bundle folder have ranked them? "
+        "The sums go to live.json in that folder. A service with an embedded store does so by itself.",
+        epilog=f"An environment variable can set each option that takes a value: {PREFIX} and its name in capitals.",
+        allow_abbrev=False,
+    )
+    for name, meaning in JUDGE_FLAGS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=meaning)
+    _add_settings(parser, JUDGE_SETTINGS)
     return parser
 
 
@@ -129,6 +168,13 @@ def describe_default(field: FieldInfo) -> str:
 def archive(settings: Settings, *, once: bool, check: bool, take_over: bool) -> int:
     """Archive until told to stop, or do what the flags say. Returns the exit status. Raises StartFailed."""
     return check_archiver(settings) if check else archive_store(settings, once=once, take_over=take_over)
+
+
+def judge(settings: Settings, *, once: bool, dry_run: bool) -> int:
+    """Score events until told to stop, or once. Returns the exit status. Raises StartFailed."""
+    from service.judge.process import judge_store  # noqa: PLC0415 - the other commands need no ONNX Runtime
+
+    return judge_store(settings, once=once, dry_run=dry_run)
 
 
 def serve(settings: Settings) -> int:
@@ -170,7 +216,7 @@ def _run_store(settings: Settings) -> Iterator[str]:
         settings.data_dir, memory_limit_bytes=settings.store_memory_bytes, on_death=_stop_serving
     ) as store:
         try:
-            with run_archiver(store.url, settings):
+            with run_archiver(store.url, settings), run_judge(store.url, settings):
                 yield store.url
         finally:
             if store.died:

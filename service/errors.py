@@ -18,6 +18,7 @@ ServiceError
 │   │   ├── NotFound             404     not-found
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
+│   ├── VariantUnavailable       409     variant-unavailable
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
 │   │   └── StoreNotDurable                                       the store may lose events, so none is accepted
 │   ├── Overloaded               503     overloaded               with Retry-After
@@ -26,6 +27,7 @@ ServiceError
 ├── EngineUnavailable            never leaves the recommender, which falls back
 ├── ArchiveFailed                an archiver run did not complete: one sentence and a kind
 └── StartFailed                  the process cannot start: one clear sentence for the log
+    └── ModelRefused             a bundle cannot be used: also a code, for metrics and for GET /model
 ```
 No message holds input: what a client sent is neither echoed to it nor written to the log.
 """
@@ -208,6 +210,18 @@ class HistoryBehind(Problem):
     default_detail = "The history did not reach min_history_version in time: retry, or send the request without it."
 
 
+class VariantUnavailable(Problem):
+    """The request wants the candidate, and this worker has none to answer with."""
+
+    status = 409
+    slug = "variant-unavailable"
+    title = "The candidate is not in use"
+    default_detail = (
+        "No candidate answers here: none is in canary, or it is not loaded. Leave variant out, or retry when GET "
+        "/model names a candidate."
+    )
+
+
 class StoreUnavailable(Problem):
     """The store is down, slow or refusing. Nothing was acknowledged; clients may resend the same event ids."""
 
@@ -261,6 +275,14 @@ class EngineUnavailable(ServiceError):
 
 class StartFailed(ServiceError):
     """The process cannot start. The message is one sentence that says what to do."""
+
+
+class ModelRefused(StartFailed):
+    """A bundle cannot be used. `code` says why in one word; the message is one sentence."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
 class ArchiveFailed(ServiceError):

@@ -1,7 +1,9 @@
 """The settings of the service. The environment variables, the command line and --help are generated from them."""
 
 import ipaddress
+import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qs, urlsplit
@@ -22,6 +24,16 @@ STORE_SHARE = 0.4
 """Default share of the memory for the embedded store. A rewrite of its file may need twice that, at worst."""
 ARCHIVE_SETTINGS = ("redis_url", "redis_password_file", "archive_dir", "archive_minutes", "log_level")
 """The settings of `nextitem-serve archive`."""
+JUDGE_SETTINGS = (
+    "bundle",
+    "redis_url",
+    "redis_password_file",
+    "judge_rate",
+    "judge_types",
+    "attribution_hours",
+    "log_level",
+)
+"""The settings of `nextitem-serve judge`."""
 
 _TYPE = re.compile(r"[A-Za-z0-9_.:-]{1,32}")
 _ALLOWED = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
@@ -33,7 +45,16 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
 
-    bundle: Path = Field(description="Bundle to serve, or a folder whose file `current` names one.")
+    bundle: Path = Field(
+        description="Bundle to serve, or a folder of them whose deployment.json or `current` names one."
+    )
+    follow_s: float = Field(
+        default=1.0,
+        ge=0,
+        le=3600,
+        description="Seconds between looks at the deployment of the bundle folder: a change is served without a "
+        "restart. 0: only when told, by POST /models/refresh or SIGHUP.",
+    )
     redis_url: str | None = Field(
         default=None,
         description="Address of the store: redis://, rediss:// or unix://. Without it the service runs an "
@@ -145,6 +166,26 @@ class Settings(BaseSettings):
         default=(DEFAULT_TYPE, "click", "cart", "purchase", "rating"),
         description=f"Allowed event types, separated by commas. They must include `{DEFAULT_TYPE}`, the default type.",
     )
+    judge: Literal["auto", "off"] = Field(
+        default="auto",
+        description="Whether live events are scored: `auto` runs the judge beside an embedded store, if the bundle "
+        "folder can be written; another store needs `nextitem-serve judge`.",
+    )
+    judge_rate: float = Field(
+        default=20.0,
+        gt=0,
+        le=10_000,
+        description="Maximum events that the judge scores per second; it skips the rest.",
+    )
+    judge_types: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Event types that the judge scores, separated by commas; without any it scores all."
+    )
+    attribution_hours: float = Field(
+        default=24.0,
+        gt=0,
+        le=720,
+        description="Hours after an answer in which an event with its recommendation_id counts as its success.",
+    )
     drain_delay_s: float = Field(
         default=1.0,
         ge=0,
@@ -156,16 +197,26 @@ class Settings(BaseSettings):
         default="info", description="Lowest level of the messages to log. The log goes to stderr as JSON lines."
     )
 
-    @field_validator("event_types", "allowed_hosts", mode="before")
+    @field_validator("event_types", "allowed_hosts", "judge_types", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
+    @field_validator("judge_types")
+    @classmethod
+    def _check_judged(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return cls._check_types_of(value) if value else value
+
+    @staticmethod
+    def _check_types_of(value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_TYPE.fullmatch, value)) or not 1 <= len(value) <= 64:
+            raise ValueError("give 1 to 64 types, each of 1 to 32 characters from A-Z a-z 0-9 _ . : -")
+        return value
+
     @field_validator("event_types")
     @classmethod
     def _check_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not all(map(_TYPE.fullmatch, value)) or not 1 <= len(value) <= 64:
-            raise ValueError("give 1 to 64 types, each of 1 to 32 characters from A-Z a-z 0-9 _ . : -")
+        cls._check_types_of(value)
         if DEFAULT_TYPE not in value:
             raise ValueError(f"{DEFAULT_TYPE!r} must be one of them, because it is the default type")
         return tuple(dict.fromkeys(value))
@@ -206,13 +257,22 @@ class Settings(BaseSettings):
         return self
 
     @classmethod
-    def for_archiver(cls, **given: Any) -> Self:  # noqa: ANN401 - of as many types as there are settings
-        """The archiver's settings; all others keep their defaults and ignore the environment.
+    def for_command(cls, names: Collection[str], **given: Any) -> Self:  # noqa: ANN401 - of as many types as there are settings
+        """The settings of a command that has only these; all others keep their defaults and ignore the environment.
 
-        An image sets variables for the service. The archiver must neither need nor refuse them.
+        An image sets variables for the service. The command must neither need nor refuse them.
         """
-        others = {name: field.default for name, field in cls.model_fields.items() if name not in ARCHIVE_SETTINGS}
-        return cls(**{**others, "bundle": Path(), **given})
+        others = {name: field.default for name, field in cls.model_fields.items() if name not in names}
+        return cls(**{**others, **({} if "bundle" in names else {"bundle": Path()}), **given})
+
+    def make_environment(self, names: Collection[str]) -> dict[str, str]:
+        """This process's environment for a command that has only these settings, with them and no others in it."""
+        given = self.model_dump(include=set(names), exclude_none=True)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        return kept | {
+            f"{PREFIX}{name.upper()}": ",".join(value) if isinstance(value, tuple) else str(value)
+            for name, value in given.items()
+        }
 
     @property
     def is_local(self) -> bool:

@@ -20,6 +20,8 @@ from service.store.connection import connect
 from service.store.history import HistoryStore
 from service.system import parent_death
 
+os.environ.setdefault("NEXTITEM_JUDGE", "off")  # it writes to bundle folders, which tests share; its own turn it on
+
 
 @pytest.fixture(scope="session")
 def require_tool() -> Callable[[str], str]:

@@ -180,6 +180,16 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
         help="how the graph scores all items; every choice gives the same answers (default: by catalogue size; "
         "float32 is for GPUs; --scan is the deprecated name of this option)",
     )
+    parser.add_argument(
+        "--candidate",
+        action="store_true",
+        help="put it on trial beside the current bundle, in shadow: it is scored, and answers nobody yet",
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="accept it though it knows less than half of the current bundle's interactions",
+    )
     _add_discount(parser)
 
 

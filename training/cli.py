@@ -194,8 +194,16 @@ def _publish(options: argparse.Namespace) -> int:
     from training.evaluation.results import find_weakness  # noqa: PLC0415
     from training.publish.publish import publish_run  # noqa: PLC0415 - imports torch and ONNX
 
-    folder = publish_run(run, options.out, options.items, neighbours=options.neighbours, scan=options.item_scoring)
-    _say(f"published {folder} and made it current")
+    folder = publish_run(
+        run,
+        options.out,
+        options.items,
+        neighbours=options.neighbours,
+        scan=options.item_scoring,
+        as_candidate=options.candidate,
+        force=options.force,
+    )
+    _say(f"published {folder} and {'put it on trial as the candidate' if options.candidate else 'made it current'}")
     weakness = find_weakness(run.read_results())
     if weakness:
         _complain(f"WARNING: {weakness}; published anyway")

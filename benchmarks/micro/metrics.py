@@ -50,7 +50,7 @@ def _answer_one(metrics: Metrics) -> None:
     metrics.batch_started(1)
     metrics.queue_changed(0)
     metrics.store_called("read", 0.001)
-    metrics.answered(source="model", degraded=None)
+    metrics.answered(source="model", degraded=None, version="v", variant="champion")
     metrics.request_ended(route="/recommend", method="POST", code=200, timer=timer)
 
 

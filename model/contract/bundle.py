@@ -158,6 +158,11 @@ class OpenBundle:
         descriptors = {name: DupFd(descriptor) for name, descriptor in self._descriptors.items()}
         return _take_over, (self.folder, self.manifest, self.digest, descriptors)
 
+    @property
+    def descriptors(self) -> Mapping[str, int]:
+        """The open files by name, to be inherited by a process that calls `inherit_bundle`."""
+        return self._descriptors
+
     def close(self) -> None:
         """Let go of the files."""
         for descriptor in self._descriptors.values():
@@ -168,20 +173,9 @@ class OpenBundle:
         """Read and verify all files. Raises BundleError naming file and fault."""
         folder, manifest = self.folder, self.manifest
         contents = {name: self._read_verified(name, file) for name, file in manifest.files.items()}
-        try:
-            vocabulary = Vocabulary.from_bytes(contents[VOCABULARY])
-        except VocabularyError as error:
-            raise BundleFormat(f"{folder}: {VOCABULARY}: {error}") from error
+        vocabulary, counts = self._decode_catalogue(contents)
         golden = golden_from_bytes(contents[GOLDEN])
         lines = contents[METADATA].splitlines() if METADATA in contents else None
-        if len(vocabulary) != manifest.item_count:
-            raise BundleFormat(
-                f"{folder}: {VOCABULARY} has {len(vocabulary)} items, the manifest {manifest.item_count}"
-            )
-        try:
-            counts = decode_counts(contents[COUNTS], len(vocabulary))
-        except ValueError as error:
-            raise BundleFormat(f"{folder}: {COUNTS} is {error}") from error
         if lines is not None and len(lines) != len(vocabulary):
             raise BundleFormat(f"{folder}: {METADATA} has {len(lines)} lines for {len(vocabulary)} items")
         try:
@@ -203,6 +197,26 @@ class OpenBundle:
             sessions=sessions,
             event_types=event_types,
         )
+
+    def read_catalogue(self) -> tuple[Vocabulary, NDArray[np.int64]]:
+        """Read and verify the item ids and their counts (V) only. Raises BundleError naming file and fault."""
+        return self._decode_catalogue(
+            {name: self._read_verified(name, self.manifest.files[name]) for name in (VOCABULARY, COUNTS)}
+        )
+
+    def _decode_catalogue(self, contents: Mapping[str, bytes]) -> tuple[Vocabulary, NDArray[np.int64]]:
+        try:
+            vocabulary = Vocabulary.from_bytes(contents[VOCABULARY])
+        except VocabularyError as error:
+            raise BundleFormat(f"{self.folder}: {VOCABULARY}: {error}") from error
+        if len(vocabulary) != self.manifest.item_count:
+            raise BundleFormat(
+                f"{self.folder}: {VOCABULARY} has {len(vocabulary)} items, the manifest {self.manifest.item_count}"
+            )
+        try:
+            return vocabulary, decode_counts(contents[COUNTS], len(vocabulary))
+        except ValueError as error:
+            raise BundleFormat(f"{self.folder}: {COUNTS} is {error}") from error
 
     def _read_verified(self, name: str, file: File) -> bytes:
         descriptor = self._descriptors[name]
@@ -238,6 +252,11 @@ def open_bundle(path: Path) -> OpenBundle:
             opened.callback(os.close, descriptors[name])
         opened.pop_all()  # they stay open
     return OpenBundle(folder, manifest, hashlib.sha256(content).hexdigest(), descriptors)
+
+
+def inherit_bundle(folder: Path, manifest: bytes, digest: str, descriptors: Mapping[str, int]) -> OpenBundle:
+    """The same bundle in a process that inherited its files. Raises BundleError if the manifest cannot be read."""
+    return OpenBundle(folder, Manifest.from_bytes(manifest), digest, descriptors)
 
 
 def read_bundle(path: Path) -> Bundle:

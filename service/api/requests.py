@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from model.contract.deployment.document import VariantName
 from model.contract.vocabulary import ID_PATTERN, MAX_ID_LENGTH
 from service.api.timestamps import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
 from service.api.validation import refuse
@@ -69,6 +70,11 @@ class RecommendRequest(BaseModel):
         le=MAX_TIMEOUT_MS,
         description="time limit in milliseconds from the arrival of the request's head; beyond it the answer holds "
         "popular items, with `degraded` set to `deadline`",
+    )
+    variant: VariantName | None = Field(
+        default=None,
+        description="who is to answer: `champion` or `candidate`; null: as the user is assigned. Needs a key with the "
+        "scope `models` or `admin`; 409 while the candidate is not in use",
     )
 
     @model_validator(mode="after")

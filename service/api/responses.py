@@ -12,6 +12,8 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from model.contract.deployment.document import VariantName
+
 Degraded = Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"]
 Source = Literal["model", "neighbours", "popular"]
 
@@ -25,10 +27,11 @@ class RankedItem(TypedDict):
 
 
 class ModelName(TypedDict):
-    """The model in use, whether or not it made this answer."""
+    """The model in use, whether or not it made this answer. `variant` says whether it is the champion or on trial."""
 
     name: str
     version: str
+    variant: VariantName
 
 
 class HistoryState(TypedDict):
@@ -106,8 +109,27 @@ class ItemDescription(TypedDict):
     metadata: dict[str, Any]
 
 
+class CandidateDescription(TypedDict):
+    """The version on trial. `share` is the share of users that it answers, null unless the mode is canary."""
+
+    version: str
+    mode: Literal["shadow", "canary"]
+    share: float | None
+
+
+class RefusedModel(TypedDict):
+    """The version that should answer and cannot be used: why, as a code, and since when."""
+
+    version: str
+    code: str
+    since: str
+
+
 class ModelDescription(TypedDict):
-    """The answer of GET /model. `provider` is the execution provider that ONNX Runtime uses."""
+    """The answer of GET /model. `provider` is the execution provider that ONNX Runtime uses.
+
+    `generation` is that of the deployment which this worker serves; `follows` says whether it follows its changes.
+    """
 
     name: str
     version: str
@@ -118,6 +140,11 @@ class ModelDescription(TypedDict):
     item_count: int
     max_length: int
     metrics: dict[str, float]
+    generation: int
+    follows: bool
+    variant: VariantName
+    candidate: CandidateDescription | None
+    refused: RefusedModel | None
 
 
 class Liveness(TypedDict):

@@ -8,9 +8,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,17 +20,13 @@ from service.archive.archiver import Archiver
 from service.archive.segments import Archive, FolderBusy
 from service.errors import ArchiveFailed, StartFailed
 from service.settings import ARCHIVE_SETTINGS, Settings
-from service.settings import PREFIX as VARIABLES
 from service.store.archive_status import LAST_SUCCESS, name_state
 from service.store.connection import connect
 from service.store.redis_keys import PREFIX
-from service.system import parent_death
+from service.system.child_process import ChildProcess
 
 ARCHIVE = "archive"
 """The folder's name in the embedded store's data_dir, and the word that makes nextitem-serve an archiver."""
-
-STOP_LIMIT_S: Final = 10.0
-"""Time limit for the archiver to end. It reacts to a signal within a second or two."""
 
 LOCK_WAIT_S: Final = 5.0
 """How long to wait for the folder while the archiver of a killed service still holds it."""
@@ -41,15 +34,11 @@ LOCK_WAIT_S: Final = 5.0
 ANSWER_WAIT_S: Final = 600.0
 """How long `archive --once` waits for the running archiver, which may be in the middle of a long run."""
 
-RESTART_S: Final = (1.0, 60.0)
-"""First and longest delay before a dead archiver is restarted; the delay doubles each time."""
-
 STALE_INTERVALS: Final = 3
 """Without a success for so many intervals, `archive --check` fails."""
 
 _NICENESS: Final = 10
 _POLL_S: Final = 0.1
-_ROOMS: Final = str(Path(__file__).parents[2])
 _MISSING_SETTINGS: Final = "archive needs --redis-url and --archive-dir; the service itself archives an embedded store"
 
 _log = logging.getLogger(__name__)
@@ -66,83 +55,13 @@ def run_archiver(url: str, settings: Settings) -> Iterator[None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StartFailed(f"the archive cannot use {folder}: {error.strerror}") from error
-    child = _ArchiverProcess(settings.model_copy(update={"redis_url": url, "archive_dir": folder}))
+    given = settings.model_copy(update={"redis_url": url, "archive_dir": folder})
+    child = ChildProcess("Archiver", ARCHIVE, given.make_environment(ARCHIVE_SETTINGS))
     child.start()
     try:
         yield
     finally:
         child.stop()
-
-
-class _ArchiverProcess:
-    """The archiver's process. It is restarted when it dies."""
-
-    def __init__(self, settings: Settings) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLES)}
-        # An installed package has a folder for its rooms, which only its own commands know (decision 0014).
-        path = os.pathsep.join(filter(None, (_ROOMS, kept.get("PYTHONPATH"))))
-        given = settings.model_dump(include=set(ARCHIVE_SETTINGS), exclude_none=True)
-        # Settings go by the environment: other users could read a password on the command line.
-        self._environment = (
-            kept | {"PYTHONPATH": path} | {f"{VARIABLES}{name.upper()}": str(value) for name, value in given.items()}
-        )
-        self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        # The parent-death signal follows the thread that starts the process: this thread, which lives as long.
-        self._restart_thread = threading.Thread(target=self._restart_until_stopped, name="archiver", daemon=True)
-
-    def start(self) -> None:
-        self._restart_thread.start()
-
-    def stop(self) -> None:
-        """Stop the process, by force after STOP_LIMIT_S: the next start redoes unfinished work."""
-        self._stopping.set()
-        with self._lock:
-            process = self._process
-        if process is not None:
-            process.terminate()
-            try:
-                process.wait(STOP_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        self._restart_thread.join()
-
-    def _restart_until_stopped(self) -> None:
-        pause_s, longest_s = RESTART_S
-        while True:
-            started_s = time.monotonic()
-            how = self._run()
-            if self._stopping.is_set():
-                return
-            if time.monotonic() - started_s > longest_s:
-                pause_s = RESTART_S[0]
-            _log.error("Archiver process %s; restarting it in %g s", how, pause_s)
-            if self._stopping.wait(pause_s):
-                return
-            pause_s = min(2 * pause_s, longest_s)
-
-    def _run(self) -> str:
-        """Run the process until it ends. Returns how it ended."""
-        with self._lock:
-            if self._stopping.is_set():
-                return "was told to stop"
-            try:
-                self._process = process = self._spawn()
-            except OSError as error:  # out of processes or open files: retry later
-                return f"could not start: {error.strerror}"
-        return f"ended with status {process.wait()}"
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        # -P: never import from the folder that the service was started in.
-        command = [sys.executable, "-P", "-m", "service.cli", ARCHIVE]
-        return subprocess.Popen(  # noqa: S603 - the command is ours
-            [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), *command],
-            stdin=subprocess.DEVNULL,
-            env=self._environment,
-            # Ctrl-C goes to the terminal's whole process group: the service decides when the archiver stops.
-            start_new_session=True,
-        )
 
 
 def archive_store(settings: Settings, *, once: bool, take_over: bool) -> int:

@@ -67,6 +67,17 @@ class AuthGuard:
             raise Forbidden(f"This route needs a key with the scope {scope}.")
         request.scope["state"][KEY_ID] = key.id
 
+    def require_any(self, request: Request, *scopes: KeyScope, what: str) -> None:
+        """Check that the key of a request that passed `check` has one of these scopes, too. Raises Forbidden.
+
+        `what` says what needs it.
+        """
+        if self._file is None:
+            return
+        key = self._keys.get(request.scope["state"].get(KEY_ID))
+        if key is None or not set(scopes) & set(key.scopes):
+            raise Forbidden(f"{what} needs a key with the scope {' or '.join(scopes)}, too.")
+
     def _reload_if_changed(self, file: Path) -> None:
         """Reload the file if it changed or was unreadable, at most every RELOAD_S."""
         now_s = time.monotonic()

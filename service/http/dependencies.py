@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from service.deployment.reporter import Reporter
+from service.deployment.tally_writer import TallyWriter
+from service.deployment.watcher import Followed, Watcher
 from service.health import Health
 from service.inference.model import LiveModel
 from service.ingest.ingestor import Ingestor
@@ -20,7 +23,6 @@ class Service:
     """The parts that create_app puts together."""
 
     settings: Settings
-    model: LiveModel
     metrics: Metrics
     store: HistoryStore
     ingestor: Ingestor
@@ -29,6 +31,20 @@ class Service:
     recommender: Recommender
     health: Health
     store_monitor: StoreMonitor
+    watcher: Watcher | None
+    """None for a single bundle, which nothing changes."""
+    reporter: Reporter
+    tally_writer: TallyWriter
+
+    @property
+    def model(self) -> LiveModel:
+        """The champion's model. Take it once for one piece of work: a swap may change it at any await."""
+        return self.recommender.variants.champion.model
+
+    @property
+    def followed(self) -> Followed:
+        """What this worker knows of the deployment."""
+        return Followed(follows=False) if self.watcher is None else self.watcher.followed
 
 
 def get_service(request: Request) -> Service:

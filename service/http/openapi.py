@@ -1,5 +1,6 @@
 """Completes the OpenAPI document: FastAPI describes the answers; this adds requests, examples and security."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI
@@ -18,13 +19,19 @@ _REFERENCE = "#/components/schemas/{model}"
 _USER = "example-user"
 
 
-def install_openapi(app: FastAPI, *, item_id: str) -> None:
-    """Make `app` generate the complete document on first use, with an item of the model in the examples."""
+def install_openapi(app: FastAPI, *, choose_item: Callable[[], str]) -> None:
+    """Make `app` generate the complete document on first use, and again when another item is chosen.
+
+    `choose_item` returns an item of the model in use for the examples.
+    """
+    shown: list[str] = []
 
     def describe() -> dict[str, Any]:
-        if app.openapi_schema is None:
+        item_id = choose_item()
+        if app.openapi_schema is None or shown != [item_id]:
             app.openapi_schema = _describe(app)
             _add_examples(app.openapi_schema, item_id)
+            shown[:] = [item_id]
         return app.openapi_schema
 
     app.openapi = describe  # type: ignore[method-assign]  # FastAPI's documented way to extend its OpenAPI

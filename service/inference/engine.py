@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from model.contract.event_inputs import ABSENT
 from model.contract.query import INPUTS, OUTPUTS
-from service.errors import EngineUnavailable, StartFailed
+from service.errors import EngineUnavailable, ModelRefused, StartFailed
 from service.inference.cuda_graphs import CudaGraphRunner, RunsDiffer
 from service.inference.length_groups import group_by_length, run_cost_tokens
 from service.inference.shape_buckets import Bucket
@@ -63,6 +63,11 @@ class Engine:
         parts = [self._run(_select_rows(feed, rows)) for rows in groups]
         back = np.argsort(np.concatenate(groups))
         return Ranked(*(np.concatenate(arrays)[back] for arrays in zip(*parts, strict=True)))
+
+    def release(self) -> None:
+        """Free the session and its memory, on the thread that runs it. The engine answers no more."""
+        del self._session
+        self._graphs = None
 
     def _group(self, lengths: NDArray[np.int32]) -> list[NDArray[np.intp]]:
         if self.provider != CUDA and self._graphs is None:
@@ -115,7 +120,9 @@ def open_engine(
     session = _open_session(network, provider=provider, threads=threads)
     names = {entry.name for entry in session.get_inputs()}
     if names != set(inputs) or not set(OUTPUTS) <= {entry.name for entry in session.get_outputs()}:
-        raise StartFailed("the bundle's network has other inputs or outputs than this version serves: export it again")
+        raise ModelRefused(
+            "format", "the bundle's network has other inputs or outputs than this version serves: export it again"
+        )
     uncaptured = Engine(session, item_count=item_count)
     if uncaptured.provider != CUDA or not buckets:
         return uncaptured
@@ -191,7 +198,7 @@ def _open_session(
         with _engine_errors():
             session = onnxruntime.InferenceSession(network, _make_options(threads), providers=wanted)
     except EngineUnavailable as error:
-        raise StartFailed(f"the bundle's network cannot be loaded: {error}") from error
+        raise ModelRefused("engine", f"the bundle's network cannot be loaded: {error}") from error
     session.disable_fallback()  # else a failed run on the GPU would reload the model on the CPU, within a request
     used = session.get_providers()[0]
     if provider == "cuda" and used != CUDA:

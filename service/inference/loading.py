@@ -32,4 +32,8 @@ def load_configured(settings: Settings, bundle: OpenBundle | None = None) -> Loa
         max_batch=settings.max_batch,
         cuda_graphs=settings.cuda_graphs,
     )
-    return Loaded(thread.submit(load).result() if may_use_gpu(settings.provider) else load(), thread)
+    try:
+        return Loaded(thread.submit(load).result() if may_use_gpu(settings.provider) else load(), thread)
+    except BaseException:
+        thread.shutdown()  # else each refused bundle would leave a thread behind
+        raise

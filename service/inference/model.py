@@ -14,10 +14,11 @@ from model.contract.golden import Golden, examine
 from model.contract.manifest import BundleError, Manifest
 from model.contract.query import INPUTS, Answer, Question, decode_answers, is_signature, stack_questions
 from model.contract.vocabulary import Vocabulary
-from service.errors import EngineUnavailable, StartFailed
+from service.errors import EngineUnavailable, ModelRefused
 from service.inference.engine import CUDA, CUDA_TOLERANCE, Engine, open_engine
 from service.inference.neighbours import Neighbours
 from service.inference.popular import Popular
+from service.inference.refusal import refuse_bundle
 from service.inference.shape_buckets import list_buckets
 
 CPU_TOLERANCE = 1e-4
@@ -82,18 +83,19 @@ def load_model(
     max_batch: int,
     cuda_graphs: Literal["auto", "off"] = "auto",
 ) -> LiveModel:
-    """Read, verify, load, check and warm up a bundle. Raises StartFailed with the reason.
+    """Read, verify, load, check and warm up a bundle. Raises ModelRefused with the reason.
 
     On a GPU the thread that loads the model must also run it, because CUDA graphs belong to a thread.
     """
     try:
         bundle = source.read() if isinstance(source, OpenBundle) else read_bundle(source)
     except BundleError as error:
-        raise StartFailed(f"the bundle cannot be used: {error}") from error
+        raise refuse_bundle(error) from error
     if not is_signature(bundle.manifest.inputs):
-        raise StartFailed(
+        raise ModelRefused(
+            "format",
             f"the bundle's network wants {', '.join(bundle.manifest.inputs)}; this version gives "
-            f"{', '.join((*INPUTS, *ABSENT))}"
+            f"{', '.join((*INPUTS, *ABSENT))}",
         )
     _check_metadata(bundle)
     model = LiveModel(
@@ -123,7 +125,7 @@ def load_model(
         _check_golden(model, bundle.golden)
         _warm_up(model, max_batch)
     except EngineUnavailable as error:
-        raise StartFailed(f"the bundle's network does not run: {error}") from error
+        raise ModelRefused("engine", f"the bundle's network does not run: {error}") from error
     return model
 
 
@@ -134,7 +136,9 @@ def _check_metadata(bundle: Bundle) -> None:
         except orjson.JSONDecodeError:
             document = None
         if not isinstance(document, dict):
-            raise StartFailed(f"the bundle cannot be used: line {number} of its metadata is not a JSON object")
+            raise ModelRefused(
+                "format", f"the bundle cannot be used: line {number} of its metadata is not a JSON object"
+            )
 
 
 def _check_golden(model: LiveModel, golden: Sequence[Golden]) -> None:
@@ -142,7 +146,7 @@ def _check_golden(model: LiveModel, golden: Sequence[Golden]) -> None:
     tolerance = CUDA_TOLERANCE if model.engine.provider == CUDA else CPU_TOLERANCE
     fault = examine(golden, model.vocabulary, model.rank, tolerance=tolerance)
     if fault is not None:
-        raise StartFailed(f"the bundle's network does not answer as its trainer did: {fault}")
+        raise ModelRefused("golden", f"the bundle's network does not answer as its trainer did: {fault}")
 
 
 def _warm_up(model: LiveModel, max_batch: int) -> None:

@@ -22,9 +22,21 @@ _log = logging.getLogger(__name__)
 class EngineRunner:
     """Makes one run after another and keeps the state of the engine."""
 
-    def __init__(self, thread: EngineThread, *, stuck_after_s: float) -> None:
-        """Take the engine's thread for runs that would block the event loop."""
+    def __init__(
+        self,
+        thread: EngineThread,
+        *,
+        stuck_after_s: float,
+        on_run: Callable[[int, float | None], None] = lambda _questions, _seconds: None,
+    ) -> None:
+        """Take the engine's thread for runs that would block the event loop.
+
+        `on_run` gets the questions and the seconds of each run, None for a failed one.
+        """
         self._thread = thread
+        self._on_run = on_run
+        self.may_block = True
+        """Whether short runs may be made on the event loop's thread. A model that nobody knows yet may turn slow."""
         self.stuck_after_s = stuck_after_s
         """A run that takes longer is stuck. Until it ends the engine counts as unavailable."""
         self._run_time = RunTimeEstimator()
@@ -42,6 +54,10 @@ class EngineRunner:
         """Whether the last run failed or the current one hangs."""
         return self._failed or self.stuck
 
+    def predict_s(self, questions: int) -> float:
+        """An upper estimate of the seconds of a run; infinity while unknown."""
+        return self._run_time.predict_s(questions)
+
     async def rank(self, model: LiveModel, choose: Callable[[], Sequence[Question]], *, most: int) -> Sequence[Answer]:
         """Answer in one run. Raises EngineUnavailable.
 
@@ -50,15 +66,19 @@ class EngineRunner:
         """
         try:
             short = model.engine.provider != CUDA and self._run_time.predict_s(most) < INLINE_S
-            if short and self._thread.idle:
-                answers = self._run(model, choose)
+            if short and self.may_block and self._thread.idle:
+                answers, seconds = self._run(model, choose)
             else:
-                answers = await asyncio.get_running_loop().run_in_executor(self._thread, self._run, model, choose)
+                loop = asyncio.get_running_loop()
+                answers, seconds = await loop.run_in_executor(self._thread, self._run, model, choose)
         except EngineUnavailable as error:
+            self._on_run(most, None)
             self._failed = True
             self._run_time.reset()
             _log.error("Engine failed: answering without the model", extra={"fields": {"why": str(error)}})
             raise
+        if answers:
+            self._on_run(len(answers), seconds)
         self._failed = self._failed and not answers
         return answers
 
@@ -66,14 +86,16 @@ class EngineRunner:
         """End the thread after its queued runs. Does not wait: a hanging run is abandoned."""
         self._thread.shutdown(wait=False)
 
-    def _run(self, model: LiveModel, choose: Callable[[], Sequence[Question]]) -> Sequence[Answer]:
+    def _run(self, model: LiveModel, choose: Callable[[], Sequence[Question]]) -> tuple[Sequence[Answer], float]:
+        """The answers, and the seconds of the run."""
         questions = choose()
         if not questions:
-            return ()
+            return (), 0.0
         self._running_since_s = began_s = time.perf_counter()
         try:
             answers = model.rank(questions)
         finally:
             self._running_since_s = None
-        self._run_time.record(len(questions), time.perf_counter() - began_s)
-        return answers
+        seconds = time.perf_counter() - began_s
+        self._run_time.record(len(questions), seconds)
+        return answers, seconds

@@ -1,6 +1,6 @@
 """Stores the events of a request: appends the valid ones, counts all, and tells the client what became of each."""
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from operator import itemgetter
 from typing import Any
 
@@ -38,9 +38,12 @@ class Ingestor:
         breaker: CircuitBreaker,
         metrics: Metrics,
         event_types: tuple[str, ...],
-        known_items: Container[str],
+        known_items: Callable[[], Container[str]],
     ) -> None:
-        """`breaker` guards appends. Accepted events of items other than `known_items` are counted as unknown."""
+        """`breaker` guards appends.
+
+        `known_items` returns the catalogue of the model in use: accepted events of other items are counted as unknown.
+        """
         self._store = store
         self._breaker = breaker
         self._metrics = metrics
@@ -69,13 +72,14 @@ class Ingestor:
         self._metrics.event_handled(event_type=event_type, result="rejected")
 
     def _count(self, parsed: ParsedEvents, appended: Appended, *, at_ms: int) -> None:
+        known_items = self._known_items()
         for event, outcome in zip(parsed.events.values(), appended.outcomes, strict=True):
             accepted = outcome in (Outcome.ACCEPTED, Outcome.LATE)
             result = "accepted" if accepted else "duplicate" if outcome is Outcome.DUPLICATE else "rejected"
             self._metrics.event_handled(event_type=event.type, result=result)
             if accepted:
                 self._metrics.event_accepted((at_ms - event.timestamp_ms) / 1000)
-                if event.item_id not in self._known_items:
+                if event.item_id not in known_items:
                     self._metrics.items_unknown(1)
         self._metrics.events_late(appended.outcomes.count(Outcome.LATE))
 

@@ -17,12 +17,13 @@ from functools import partial
 from multiprocessing.context import SpawnProcess
 from multiprocessing.sharedctypes import RawValue
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from model.contract.bundle import OpenBundle, open_bundle
-from model.contract.manifest import BundleError
+from model.contract.bundle import OpenBundle
+from service.deployment.choices import open_current, open_first
+from service.deployment.probe import ProbeBook
 from service.errors import StartFailed
 from service.process.ports import listen, open_reuseport_sockets, share_port
-from service.process.probe import describe, probe_model
 from service.process.server import BACKLOG, DrainingServer, WorkerServer, configure
 from service.process.supervisor import Supervisor
 from service.process.worker import REFUSED, Heartbeat
@@ -30,6 +31,9 @@ from service.settings import Settings
 from service.system.parent_death import tie_to_parent
 from service.telemetry.logs import configure_logs
 from service.telemetry.multiprocess import METRICS_FOLDER, make_metrics_folder
+
+if TYPE_CHECKING:  # importing it imports ONNX Runtime, which the supervisor does without
+    from service.http.dependencies import Service
 
 _COLLECTIONS = (50_000, 5, 2)
 """Python's own first number is 700 new objects; an answer makes some thirty that stay until it is written. With the
@@ -43,15 +47,18 @@ Run = Callable[[str, socket.socket], int]
 def prepare_one(settings: Settings) -> Run:
     """Load the model into this process. Raises StartFailed."""
     os.environ.pop(METRICS_FOLDER, None)  # one worker shares its metrics with nobody
-    _handle_sighup(lambda: _log.warning("SIGHUP ignored: it replaces workers only when there are several"))
+    _handle_sighup(lambda: None)  # until there is somebody who looks
     from service.app import create_app  # noqa: PLC0415 - after the line above
-    from service.inference.loading import load_configured  # noqa: PLC0415 - as above
+    from service.deployment.startup import load_first  # noqa: PLC0415 - as above
 
-    loaded = load_configured(settings)
-    description = describe(loaded)
+    loaded = [load_first(settings, ProbeBook(None))]
+    model = loaded[0].model
+    description = f"{model.manifest.name} {model.manifest.version} on {model.engine.provider}"
+    del model
 
     def run(redis_url: str, listener: socket.socket) -> int:
-        app = create_app(settings.model_copy(update={"redis_url": redis_url}), loaded)
+        app = create_app(settings.model_copy(update={"redis_url": redis_url}), loaded.pop())  # this frame keeps nothing
+        _handle_sighup(partial(_refresh, app.service))
         _tune_garbage_collection()
         server = DrainingServer(
             configure(settings, app),
@@ -68,12 +75,12 @@ def prepare_one(settings: Settings) -> Run:
 def prepare_many(settings: Settings) -> Run:
     """Check the model in a short-lived process, before any worker loads it. Raises StartFailed.
 
-    The bundle's version is fixed here and its files stay open. A restarted worker serves the same version, whatever was
-    published or removed since. SIGHUP selects the version anew.
+    The bundle's files stay open: a restarted worker serves what the deployment names by then and, where none of that
+    can be used, this bundle, whatever was removed since. SIGHUP replaces the workers.
     """
     _handle_sighup(lambda: None)  # until there are workers to replace
-    bundle = _open_configured(settings)
-    description = probe_model(settings, bundle)
+    bundle, verdict = open_first(settings, ProbeBook(None))
+    description = f"{bundle.manifest.name} {bundle.manifest.version} on {verdict.provider}"
 
     def run(redis_url: str, listener: socket.socket) -> int:
         with make_metrics_folder() as folder:
@@ -88,7 +95,7 @@ def prepare_many(settings: Settings) -> Run:
                 start=partial(_start_worker, settings=worker_settings, shared=shared, missing=missing),
                 open_sockets=partial(open_reuseport_sockets, shared),
                 bundle=bundle,
-                find_bundle=partial(_open_configured, settings),
+                find_bundle=partial(open_current, settings),
                 announce=_announce(settings, listener, description),
                 missing=missing,
                 gauges=WorkerMetrics(),
@@ -101,12 +108,12 @@ def prepare_many(settings: Settings) -> Run:
     return run
 
 
-def _open_configured(settings: Settings) -> OpenBundle:
-    """Open the files of the configured bundle. Raises StartFailed."""
-    try:
-        return open_bundle(settings.bundle)
-    except BundleError as error:
-        raise StartFailed(f"the bundle cannot be used: {error}") from error
+def _refresh(service: "Service") -> None:
+    """SIGHUP to the only worker: look at the deployment now."""
+    if service.watcher is None:
+        _log.warning("SIGHUP ignored: the bundle is a single one, so there is no deployment to look at")
+    else:
+        service.watcher.refresh()
 
 
 def _start_worker(
@@ -137,12 +144,13 @@ def _run_worker(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configure_logs(settings.log_level)
     from service.app import create_app  # noqa: PLC0415 - slow to import: tied first
-    from service.inference.loading import load_configured  # noqa: PLC0415 - as above
+    from service.deployment.instance import Instance  # noqa: PLC0415 - as above
+    from service.deployment.startup import load_first  # noqa: PLC0415 - as above
 
     try:
         with bundle:
-            loaded = load_configured(settings, bundle)
-        app = create_app(settings, loaded, workers_missing=lambda: missing.value)
+            loaded = [load_first(settings, Instance.from_environment().book, bundle)]
+        app = create_app(settings, loaded.pop(), workers_missing=lambda: missing.value)  # this frame keeps nothing
     except StartFailed as error:
         _log.error("Worker cannot start: %s", error)
         sys.exit(REFUSED)

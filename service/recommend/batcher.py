@@ -124,7 +124,7 @@ class Batcher(Generic[Q, R]):
     ) -> None:
         self._process = process
         self._max_batch = max_batch
-        self._max_waiting = max_waiting
+        self.max_waiting = max_waiting
         self._observers = observers or Observers()
         self._clock = clock
         self._waiting: OrderedDict[_Waiter[Q, R], None] = OrderedDict()
@@ -197,7 +197,7 @@ class Batcher(Generic[Q, R]):
         now_s = self._clock()
         if expires_s <= now_s:
             raise Expired
-        if queue is self._waiting and len(queue) >= self._max_waiting:
+        if queue is self._waiting and len(queue) >= self.max_waiting:
             raise QueueFull
         waiter: _Waiter[Q, R] = _Waiter(question, self._loop.create_future(), now_s, expires_s)
         self._expiry.add(waiter)

@@ -21,6 +21,8 @@ class PendingRequest:
 
     request: RecommendRequest
     timer: StageTimer
+    patience: float = 1.0
+    """Share of the time left now that the work on it may take; the rest is for somebody else's answer."""
     history: History | None = None
     question: Question | None = None
     ranking: Answer | None = None
@@ -36,6 +38,8 @@ class PendingRequest:
     def __post_init__(self) -> None:
         whole_s = self.request.timeout_ms / 1000
         self.expires_s = self.timer.started + whole_s - min(RESERVE_S, RESERVE_SHARE * whole_s)
+        if self.patience < 1:
+            self.expires_s -= (1 - self.patience) * self.left_s
 
     @property
     def left_s(self) -> float:

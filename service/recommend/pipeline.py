@@ -17,7 +17,9 @@ from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
 from service.recommend.batcher import Expired
 from service.recommend.pending import PendingRequest, start_stage
+from service.recommend.recommendation_id import RecommendationIds
 from service.recommend.response import make_response
+from service.recommend.role import Role
 from service.store.circuit_breaker import CircuitBreaker, ran_out
 from service.store.history import HistoryStore
 from service.store.records import History
@@ -27,7 +29,7 @@ READ_SHARE = 0.4
 
 
 class Pipeline:
-    """Answers pending requests by the model in use, the store and what replaces each of them."""
+    """Answers pending requests by one model, the store and what replaces each of them."""
 
     def __init__(self, model: LiveModel, *, store: HistoryStore, breaker: CircuitBreaker, runner: EngineRunner) -> None:
         """`breaker` guards reads of histories."""
@@ -35,10 +37,12 @@ class Pipeline:
         self._store = store
         self._breaker = breaker
         self._runner = runner
+        self.role = Role("champion", 0, RecommendationIds(""))
+        """What the answers call the model."""
 
     async def answer(self, batch: Sequence[PendingRequest]) -> Sequence[Recommendation | Exception]:
         """The answer or exception of each request, in order; Expired for those that nobody waits for any more."""
-        model = self._model  # one reference for the whole batch, whatever replaces it meanwhile
+        model = self._model
         await self.read_histories(batch)
         start_stage(batch, "encode")
         for pending in batch:
@@ -46,7 +50,7 @@ class Pipeline:
         start_stage(batch, "queue")
         await self._rank(model, batch)
         start_stage(batch, "respond")
-        return [make_response(model, pending) if pending.wanted else Expired() for pending in batch]
+        return [make_response(model, pending, self.role) if pending.wanted else Expired() for pending in batch]
 
     def answer_degraded(self, pending: PendingRequest, reason: Degraded) -> Recommendation:
         """Answer at once from what is known so far. Raises HistoryBehind if the history is too old."""
@@ -56,7 +60,7 @@ class Pipeline:
             _encode(self._model, pending)
             pending.timer.record("encode")
         pending.ranking, pending.degraded = None, reason
-        answer = make_response(self._model, pending)
+        answer = make_response(self._model, pending, self.role)
         if isinstance(answer, Exception):
             raise answer
         return answer

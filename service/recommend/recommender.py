@@ -2,6 +2,8 @@
 
 The deadline is checked before each piece of work, and no wait goes beyond it. What the work is: pipeline.py.
 
+A request takes its variant once and keeps it, whatever is swapped meanwhile: what one model encoded no other decodes.
+
 At most MAX_BATCHED requests of batches are in flight. The next batch waits until the earliest of its own deadlines.
 Work for batches is divided into time slices, so that single requests run in between.
 """
@@ -13,13 +15,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from service.api.requests import MAX_REQUESTS, RecommendRequest
 from service.api.responses import Recommendation
 from service.errors import HistoryBehind, Overloaded
-from service.inference.runner import EngineRunner
-from service.recommend.batcher import Batcher, BatcherStopped, Expired, Observers, QueueFull
+from service.recommend.batch import ask_all
+from service.recommend.batcher import BatcherStopped, Expired, QueueFull
+from service.recommend.candidate import ask_candidate
 from service.recommend.pending import PendingRequest
-from service.recommend.pipeline import Pipeline
 from service.recommend.time_slices import TimeSlices
+from service.recommend.variant import Variant
+from service.recommend.variants import Choice, Variants
 from service.recommend.weighted_semaphore import WeightedSemaphore
 from service.telemetry.metrics import Metrics
+from service.telemetry.model_metrics import VariantFallback
 from service.telemetry.stage_timer import StageTimer
 
 VERSION_PAUSE_S = 0.02
@@ -29,32 +34,13 @@ All of them may expire at once, and popular items for so many take a tenth of a 
 
 
 class Recommender:
-    """Answers RecommendRequests, several per model run."""
+    """Answers RecommendRequests by the variants in use. Holds what belongs to the service, whatever its model."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        *,
-        runner: EngineRunner,
-        metrics: Metrics,
-        max_batch: int,
-        max_waiting: int,
-        max_version_waiters: int,
-    ) -> None:
-        """Take the pipeline that answers batches, and the runner that it uses.
-
-        At most `max_version_waiters` requests wait for a history to reach their `min_history_version`.
-        """
-        self._pipeline = pipeline
-        self._runner = runner
+    def __init__(self, variants: Variants, *, metrics: Metrics, max_version_waiters: int) -> None:
+        """At most `max_version_waiters` requests wait for a history to reach their `min_history_version`."""
+        self._variants = variants
+        variants.take_roles()
         self._metrics = metrics
-        self._batcher: Batcher[PendingRequest, Recommendation] = Batcher(
-            pipeline.answer,
-            max_batch=max_batch,
-            max_waiting=max_waiting,
-            observers=Observers(on_batch=metrics.batch_started, on_wait=metrics.waited, on_depth=metrics.queue_changed),
-        )
-        self._max_batch = max_batch
         self._room_for_batches = WeightedSemaphore(MAX_BATCHED)
         self.reading = TimeSlices()
         """Time slices for reading batches. Answers have their own, so that begun batches end before new ones begin."""
@@ -63,33 +49,46 @@ class Recommender:
         self._version_waiters = 0
 
     @property
+    def variants(self) -> Variants:
+        """Who answers now."""
+        return self._variants
+
+    @property
     def alive(self) -> bool:
-        """Whether the batcher accepts requests."""
-        return self._batcher.alive
+        """Whether the champion's batcher accepts requests."""
+        return self._variants.champion.batcher.alive
 
     @property
     def engine_fails(self) -> bool:
-        """Whether the last run failed or the current one hangs."""
-        return self._runner.fails
+        """Whether the champion's last run failed or its current one hangs."""
+        return self._variants.champion.runner.fails
 
     def start(self) -> None:
         """Begin to answer, on the running loop."""
-        self._batcher.start()
+        for variant in self._variants.all:
+            variant.start()
+
+    def exchange(self, variants: Variants) -> Variants:
+        """Let other variants answer from now on, on the loop. Returns the ones before; who closes them is the caller.
+
+        New ones among them must have been started.
+        """
+        before, self._variants = self._variants, variants
+        variants.take_roles()
+        return before
 
     async def close(self) -> None:
-        """Answer waiting requests, then stop, including the engine's thread. A hanging run is abandoned."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._runner.stuck_after_s):
-                await self._batcher.close()
-        self._runner.close()
+        """Answer waiting requests, then stop, including the engines' threads. Hanging runs are abandoned."""
+        await asyncio.gather(*(variant.close(within_s=variant.runner.stuck_after_s) for variant in self._variants.all))
 
     async def recommend(self, request: RecommendRequest, timer: StageTimer) -> Recommendation:
         """One answer, within its deadline. Raises HistoryBehind if the history does not reach the version by then."""
+        choice = self._variants.pick(request.user_id, request.variant)
         try:
-            answer = await self._attempt(request, timer)
+            answer = await self._attempt(choice, request, timer)
         except HistoryBehind:
-            answer = await self._await_history(request, timer)
-        self._count(answer)
+            answer = await self._await_history(choice, request, timer)
+        self._count(choice, answer)
         return answer
 
     async def recommend_many(
@@ -101,17 +100,24 @@ class Recommender:
         of them would. Close the generator (`contextlib.aclosing`): until then its requests count as in flight.
         """
         batch = [PendingRequest(request, StageTimer(started_s)) for request in requests]
-        async with self._take_room(batch), contextlib.aclosing(self._ask_many(batch)) as outcomes:
-            async for pending, outcome in outcomes:
-                await self._answering.pause()
-                if isinstance(outcome, HistoryBehind):
-                    answer = await self._await_history(pending.request, pending.timer)
-                elif isinstance(outcome, Exception):
-                    answer = await self._fallback(pending, outcome)
-                else:
-                    answer = outcome
-                self._count(answer)
-                yield answer
+        async with self._take_room(batch):
+            variants = self._variants  # taken when the batch has room
+            choices = [variants.pick(pending.request.user_id, pending.request.variant) for pending in batch]
+            async with contextlib.aclosing(
+                ask_all(choices, batch, find_champion=lambda: self._variants.champion)
+            ) as outcomes:
+                async for choice, pending, (variant, outcome, reason) in outcomes:
+                    await self._answering.pause()
+                    if isinstance(outcome, HistoryBehind):
+                        answer = await self._await_history(choice, pending.request, pending.timer)
+                    elif isinstance(outcome, Exception):
+                        answer = await self._fallback(variant, pending, outcome)
+                    else:
+                        answer = outcome
+                    if reason is not None:
+                        self._note_fallback(choice, reason, answer)
+                    self._count(choice, answer)
+                    yield answer
 
     @contextlib.asynccontextmanager
     async def _take_room(self, batch: Sequence[PendingRequest]) -> AsyncIterator[None]:
@@ -128,42 +134,61 @@ class Recommender:
             for pending in batch:
                 pending.abandoned = True
 
-    async def _ask_many(
-        self, batch: Sequence[PendingRequest]
-    ) -> AsyncGenerator[tuple[PendingRequest, Recommendation | Exception]]:
-        """Yield each request with its answer or exception, in order."""
-        if not self._runner.stuck:
-            questions = [(pending, pending.expires_s) for pending in batch]
-            async with contextlib.aclosing(self._batcher.submit_many(questions)) as outcomes:
-                async for pending, outcome in outcomes:
-                    yield pending, outcome
-            return
-        for start in range(0, len(batch), self._max_batch):
-            portion = batch[start : start + self._max_batch]
-            await self._pipeline.read_histories(portion)
-            for pending in portion:
-                try:
-                    yield pending, self._pipeline.answer_degraded(pending, "engine_unavailable")
-                except HistoryBehind as behind:
-                    yield pending, behind
-
-    def _count(self, answer: Recommendation) -> None:
-        self._metrics.answered(source=answer["source"], degraded=answer["degraded"])
+    def _count(self, choice: Choice, answer: Recommendation) -> None:
+        """Count an answer, and for the trial what its user is assigned to, whoever made it."""
+        if choice.tally is not None and choice.assigned is not None:
+            choice.tally.add(choice.assigned, "answers")
+            if answer["degraded"] is not None:
+                choice.tally.add(choice.assigned, "degraded")
+                if answer["degraded"] == "engine_unavailable" and not choice.on_trial:
+                    choice.tally.add("champion", "failures")
+            if choice.assigned == "candidate" and not choice.on_trial:
+                self._metrics.model.fell_back("not_loaded")
+        model = answer["model"]
+        self._metrics.answered(
+            source=answer["source"], degraded=answer["degraded"], version=model["version"], variant=model["variant"]
+        )
         self._metrics.items_unknown(len(answer["unknown_item_ids"]))
 
-    async def _attempt(self, request: RecommendRequest, timer: StageTimer) -> Recommendation:
+    def _note_fallback(self, choice: Choice, reason: VariantFallback, answer: Recommendation) -> None:
+        """Count an answer that the champion made for the candidate.
+
+        It is the candidate's failure if the champion had no trouble; else both lacked time or room, or their store.
+        """
+        self._metrics.model.fell_back(reason)
+        retired = reason == "stopped" and self._variants.candidate is not choice.variant
+        if choice.tally is not None and answer["degraded"] is None and reason != "breaker_open" and not retired:
+            choice.tally.add("candidate", "failures")
+
+    async def _attempt(self, choice: Choice, request: RecommendRequest, timer: StageTimer) -> Recommendation:
         """One answer from the current history. Raises HistoryBehind if that is too old."""
+        if not choice.on_trial:
+            return await self._ask(choice.variant, request, timer)
+        outcome = await ask_candidate(choice.variant, PendingRequest(request, timer))
+        if not isinstance(outcome, str):
+            return outcome
+        answer = await self._ask(self._variants.champion, request, timer)
+        self._note_fallback(choice, outcome, answer)
+        return answer
+
+    async def _ask(self, variant: Variant, request: RecommendRequest, timer: StageTimer) -> Recommendation:
+        """One answer by a variant, or what replaces it there. Raises HistoryBehind."""
         pending = PendingRequest(request, timer)
         try:
-            if self._runner.stuck:
-                return await self._answer_without_engine(pending)
-            return await self._batcher.submit(pending, expires_s=pending.expires_s)
-        except (Expired, QueueFull, BatcherStopped) as refusal:
-            return await self._fallback(pending, refusal)
+            if variant.runner.stuck:
+                return await self._answer_without_engine(variant, pending)
+            return await variant.batcher.submit(pending, expires_s=pending.expires_s)
+        except BatcherStopped as refusal:
+            now = self._variants.pick(None, request.variant).variant
+            if now is variant or pending.question is not None:
+                return await self._fallback(variant, pending, refusal)
+        except (Expired, QueueFull) as refusal:
+            return await self._fallback(variant, pending, refusal)
         finally:
             pending.abandoned = True
+        return await self._ask(now, request, timer)  # it waited for its history, and its variant retired meanwhile
 
-    async def _await_history(self, request: RecommendRequest, timer: StageTimer) -> Recommendation:
+    async def _await_history(self, choice: Choice, request: RecommendRequest, timer: StageTimer) -> Recommendation:
         """One answer, once the history is new enough. Raises HistoryBehind, at once if too many requests wait."""
         if self._version_waiters >= self._max_version_waiters:
             self._metrics.shed("waiters_full")
@@ -175,23 +200,23 @@ class Recommender:
                 await asyncio.sleep(VERSION_PAUSE_S)
                 timer.record("history")  # the wait is for the history, not for the engine
                 with contextlib.suppress(HistoryBehind):
-                    return await self._attempt(request, timer)
+                    return await self._attempt(choice, request, timer)
         finally:
             self._version_waiters -= 1
         raise HistoryBehind
 
-    async def _fallback(self, pending: PendingRequest, outcome: Exception) -> Recommendation:
+    async def _fallback(self, variant: Variant, pending: PendingRequest, outcome: Exception) -> Recommendation:
         """The answer when the batcher gives none. Raises exceptions that no fallback covers."""
         match outcome:
             case Expired():
-                return self._pipeline.answer_degraded(pending, "deadline")
+                return variant.pipeline.answer_degraded(pending, "deadline")
             case QueueFull():
                 self._metrics.shed("queue_full")
-                return self._pipeline.answer_degraded(pending, "overloaded")
+                return variant.pipeline.answer_degraded(pending, "overloaded")
             case BatcherStopped():
-                return await self._answer_without_engine(pending)
+                return await self._answer_without_engine(variant, pending)
         raise outcome
 
-    async def _answer_without_engine(self, pending: PendingRequest) -> Recommendation:
-        await self._pipeline.read_histories([pending])
-        return self._pipeline.answer_degraded(pending, "engine_unavailable")
+    async def _answer_without_engine(self, variant: Variant, pending: PendingRequest) -> Recommendation:
+        await variant.pipeline.read_histories([pending])
+        return variant.pipeline.answer_degraded(pending, "engine_unavailable")

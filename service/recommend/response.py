@@ -1,23 +1,23 @@
 """Makes the answer to a request: the best source that has one, and what the client is told about it."""
 
-import uuid_utils
-
 from model.contract.query import Answer, Question
 from service.api.responses import HistoryState, Recommendation, Source
 from service.api.timestamps import format_rfc_3339
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest
+from service.recommend.role import Role
 from service.store.records import History
 
 
-def make_response(model: LiveModel, pending: PendingRequest) -> Recommendation | Exception:
+def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Recommendation | Exception:
     """The answer, from the popular list if the model gave none; the request's exception if it failed."""
     if pending.failure is not None or pending.question is None:
         return pending.failure or RuntimeError("a question was not encoded")
     source, ranking = _rank(model, pending, pending.question)
     named = dict.fromkeys([*(pending.request.items or ()), *(pending.request.candidate_item_ids or ())])
+    claimant = pending.request.user_id if pending.request.variant is None else None  # a forced answer is no trial's
     return {
-        "recommendation_id": str(uuid_utils.uuid7()),
+        "recommendation_id": role.make_id(claimant, from_model=source == "model"),
         "user_id": pending.request.user_id,
         "items": [
             {"item_id": item_id, "score": score, "rank": rank}
@@ -27,7 +27,7 @@ def make_response(model: LiveModel, pending: PendingRequest) -> Recommendation |
         "requested": pending.request.k,
         "source": source,
         "degraded": pending.degraded,
-        "model": {"name": model.manifest.name, "version": model.manifest.version},
+        "model": {"name": model.manifest.name, "version": model.manifest.version, "variant": role.name},
         "history": None if pending.history is None else _describe_history(pending.history),
         "unknown_item_ids": [item_id for item_id in named if item_id not in model.vocabulary],
         "took_ms": pending.timer.took_ms(),

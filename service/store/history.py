@@ -88,7 +88,8 @@ class HistoryStore:
         self._scripts = ScriptRunner(self._multiplexer, self._guard)
         self.lost_events = 0
         """How many events the embedded store had lost at the last check."""
-        self._reads_events = reads_events
+        self.reads_events = reads_events
+        """Whether histories hold their `events`. A swap of the model may change it."""
         self._failures = FailureLog()
         self._state_log = StateLog()
         self._refused_s = float("-inf")
@@ -144,7 +145,7 @@ class HistoryStore:
         async with self._boundary("read", min(self._read_timeout_s, within_s)):
             for user_id, version, entries in await self._fetch(dict.fromkeys(user_ids)):
                 try:
-                    histories[user_id] = decode_history(version, entries, with_events=self._reads_events)
+                    histories[user_id] = decode_history(version, entries, with_events=self.reads_events)
                 except Exception as error:  # noqa: BLE001 - whatever stands there, it is one user's
                     histories[user_id] = self._note_damage(user_id, error)
         return [histories[user_id] for user_id in user_ids]

@@ -13,6 +13,9 @@ PREFIX: Final = "nextitem:"
 LOST_EVENTS: Final = f"{PREFIX}lost_events"
 """How many events the embedded store has lost (loss_detection.py), until an operator acknowledges it."""
 
+WORKERS: Final = f"{PREFIX}workers"
+"""What each worker serves (worker_states.py)."""
+
 
 class Keys:
     """The keys of one user, in the order of KEYS in append.lua; `erasing` is for erase.lua only.

@@ -1,6 +1,7 @@
-"""How much memory this process may use: the smaller of the machine's memory and the limit of its cgroup."""
+"""How much memory this process uses, and may use: the smaller of the machine's memory and its cgroup's limit."""
 
 import contextlib
+import ctypes
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -43,3 +44,17 @@ def _list_limit_files(root: Path) -> Iterator[Path]:
         group = PurePosixPath(path.lstrip("/"))
         for inside in (group, *group.parents):
             yield mount / inside / name
+
+
+def read_resident_bytes() -> int | None:
+    """The resident memory of this process; None without /proc."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
+
+
+def give_back_memory() -> None:
+    """Give freed memory back to the system, where the C library can (malloc_trim(3), glibc). It releases the GIL."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

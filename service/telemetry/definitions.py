@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-Combine = Literal["livesum", "livemax", "livemostrecent"]
+Combine = Literal["livesum", "livemax", "livemin", "livemostrecent"]
 """How the exposition combines a gauge over the live workers: prometheus_client's multiprocess modes."""
 
 
@@ -55,6 +55,7 @@ _SECONDS: Final = (
     0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 5.0, 10.0,
 )
 _LOOP_LAGS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_RELOADS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 600.0)
 _EVENT_LAGS: Final = (
     0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0, 600.0, 3600.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0,
 )
@@ -77,7 +78,9 @@ STAGE_TIMES: Final = HistogramDefinition(
     ("stage",),
 )
 RECOMMENDATIONS: Final = CounterDefinition(
-    "nextitem_recommendations_total", "Recommendations by source and model version", ("source", "version")
+    "nextitem_recommendations_total",
+    "Recommendations by source, model version and variant; versions before the last 16 count as 'other'",
+    ("source", "version", "variant"),
 )
 FALLBACKS: Final = CounterDefinition(
     "nextitem_fallbacks_total", "Degraded recommendations by reason; cold starts do not count", ("reason",)
@@ -165,15 +168,52 @@ STORE_CLOCK_SKEW: Final = GaugeDefinition(
     "livemostrecent",
 )
 
-# The model in use.
+# The model in use, and its swaps.
 MODEL_INFO: Final = GaugeDefinition(
     "nextitem_model_info",
-    "1 for the model in use, with its name, version, provider and digest as labels",
+    "1 for the model in use, with its name, version, provider and digest as labels; 0 for one that was in use",
     "livemax",
     ("name", "version", "provider", "digest"),
 )
 MODEL_TRAINED: Final = GaugeDefinition(
     "nextitem_model_trained_timestamp_seconds", "Time at which the model in use was trained", "livemax"
+)
+MODEL_RELOADS: Final = CounterDefinition(
+    "nextitem_model_reloads_total",
+    "Attempts of a worker to serve what the deployment names, by result: swapped; refused, because the bundle cannot "
+    "be used; malformed, because the deployment cannot be read",
+    ("result",),
+)
+MODEL_RELOAD_TIMES: Final = HistogramDefinition(
+    "nextitem_model_reload_seconds",
+    "Time from a worker's notice of another champion to its first answer by it",
+    _RELOADS,
+)
+MODEL_SWAP_PAUSES: Final = HistogramDefinition(
+    "nextitem_model_swap_pause_seconds",
+    "Longest time that the event loop stood still while a champion was loaded and swapped in",
+    _LOOP_LAGS,
+)
+MODELS_LOADED: Final = GaugeDefinition(
+    "nextitem_models_loaded", "Models in memory, of the worker with the most", "livemax"
+)
+MODEL_REFUSED: Final = GaugeDefinition(
+    "nextitem_model_refused", "1 while a worker cannot use the version that should answer, else 0", "livemax"
+)
+DEPLOYMENT_GENERATION: Final = GaugeDefinition(
+    "nextitem_deployment_generation",
+    "Generation of the deployment that answers, of the worker that is furthest behind; 0 without a deployment.json",
+    "livemin",
+)
+VARIANT_FALLBACKS: Final = CounterDefinition(
+    "nextitem_variant_fallbacks_total",
+    "Answers by the champion to users of the candidate, by reason: not_loaded, breaker_open, full, stopped, slow or "
+    "failed",
+    ("reason",),
+)
+VARIANT_BREAKERS: Final = CounterDefinition(
+    "nextitem_variant_breakers_opened_total",
+    "How often a worker took the candidate out of use for a minute, because half of its runs failed or were slow",
 )
 
 # Processes.

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
+from model.contract.deployment.document import VariantName
 from service.api.responses import Degraded
 from service.store.failures import ERROR_KINDS, ErrorKind
 from service.store.operations import OPERATIONS, Operation
@@ -19,12 +20,12 @@ from service.store.status import StoreState
 from service.telemetry import definitions
 from service.telemetry.buffered import Buffers
 from service.telemetry.exposition import render
+from service.telemetry.model_metrics import AnswerCounter, ModelMetrics
 from service.telemetry.multiprocess import METRICS_FOLDER
 from service.telemetry.processes import ProcessMetrics, WorkerMetrics
 from service.telemetry.stage_timer import STAGES, StageTimer
 from service.telemetry.store_gauges import StoreGauges
 
-SOURCES = ("model", "neighbours", "popular")
 DEGRADED: tuple[Degraded, ...] = get_args(Degraded)
 Shed = Literal["queue_full", "requests_full", "events_full", "batches_full", "waiters_full"]
 SHED: tuple[Shed, ...] = get_args(Shed)
@@ -45,7 +46,6 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped; it would add a second series to each metric
         registry = self._registry = CollectorRegistry()
         buffers = self._buffers = Buffers()
-        self._version = model_version
         self._routes = frozenset(template for template, _ in routes)
         self._event_types = frozenset(event_types)
         self._exposition, self._exposition_lock = None, asyncio.Lock()
@@ -57,16 +57,15 @@ class Metrics:
         }
         stages = definitions.STAGE_TIMES.make(registry)
         self._stages = {stage: buffers.histogram(stages.labels(stage)) for stage in STAGES}
-        recommendations = definitions.RECOMMENDATIONS.make(registry)
-        self._recommendations = {
-            source: buffers.counter(recommendations.labels(source, model_version)) for source in SOURCES
-        }
+        self.answers = AnswerCounter(definitions.RECOMMENDATIONS.make(registry), buffers)
+        self.answers.expect(model_version, "champion")
         fallbacks = definitions.FALLBACKS.make(registry)
         self._fallbacks = {reason: fallbacks.labels(reason) for reason in DEGRADED}
         shed = definitions.SHED_REQUESTS.make(registry)
         self._shed = {reason: shed.labels(reason) for reason in SHED}
         self._batch_size = buffers.histogram(definitions.BATCH_SIZE.make(registry))
         self._queue_depth = buffers.gauge(definitions.QUEUE_DEPTH.make(registry))
+        self._waiting = 0
         self._queue_wait = buffers.histogram(definitions.QUEUE_WAIT.make(registry))
         events = definitions.EVENTS.make(registry)
         self._events = {
@@ -83,8 +82,7 @@ class Metrics:
         self._store_errors = {kind: errors.labels(kind) for kind in ERROR_KINDS}
         self._store_gauges = StoreGauges(registry)
         self._connections = buffers.gauge(definitions.CONNECTIONS.make(registry))
-        self._model_info = definitions.MODEL_INFO.make(registry)
-        self._trained = definitions.MODEL_TRAINED.make(registry)
+        self.model = ModelMetrics(registry)
         workers = WorkerMetrics(registry)
         if METRICS_FOLDER not in os.environ:
             workers.workers_seen(configured=1, missing=0)
@@ -106,9 +104,9 @@ class Metrics:
             for stage, histogram in self._stages.items():
                 histogram.observe(timer.stage_seconds.get(stage, 0.0))
 
-    def answered(self, *, source: str, degraded: Degraded | None) -> None:
+    def answered(self, *, source: str, degraded: Degraded | None, version: str, variant: VariantName) -> None:
         """Count a recommendation."""
-        self._recommendations[source].inc()
+        self.answers.inc(source, version, variant)
         if degraded is not None:
             self._fallbacks[degraded].inc()
 
@@ -124,9 +122,10 @@ class Metrics:
         """Record the queue time of a request."""
         self._queue_wait.observe(seconds)
 
-    def queue_changed(self, depth: int) -> None:
-        """Set the number of waiting requests."""
-        self._queue_depth.set(depth)
+    def queue_changed(self, by: int) -> None:
+        """Change the number of waiting requests."""
+        self._waiting += by
+        self._queue_depth.set(self._waiting)
 
     def event_handled(self, *, event_type: object, result: str) -> None:
         """Count an event and its result."""
@@ -160,12 +159,6 @@ class Metrics:
     def store_seen(self, state: StoreState | None) -> None:
         """Set the store's gauges. `state` is None if the store did not answer."""
         self._store_gauges.update(state)
-
-    def model_loaded(self, *, name: str, provider: str, digest: str, trained_at_s: float | None) -> None:
-        """Describe the model in use."""
-        self._model_info.labels(name, self._version, provider, digest).set(1)
-        if trained_at_s is not None:
-            self._trained.set(trained_at_s)
 
     def built(self, *, version: str, onnxruntime: str) -> None:
         """Describe the running versions."""

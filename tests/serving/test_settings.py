@@ -44,6 +44,10 @@ OTHERS = {
     "history_length": "50",
     "history_days": "30",
     "event_types": "view,wish.list,a:b",
+    "judge": "off",
+    "judge_rate": "3.5",
+    "judge_types": "cart,a:b",
+    "attribution_hours": "2",
     "drain_delay_s": "2.5",
     "log_level": "debug",
 }

@@ -1,6 +1,7 @@
 """A finished run -> a bundle that the service can serve."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from model.contract.bundle import point_current
+from model.contract.deployment.changes import set_candidate, use
+from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
+from model.contract.deployment.writer import change_deployment
 from model.contract.manifest import BundleError
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
@@ -29,16 +32,40 @@ from training.runs.run import Run
 
 
 def publish_run(
-    run: Run, root: Path, items: Path | None, *, neighbours: Path | None = None, scan: Scan | None = None
+    run: Run,
+    root: Path,
+    items: Path | None,
+    *,
+    neighbours: Path | None = None,
+    scan: Scan | None = None,
+    as_candidate: bool = False,
+    force: bool = False,
 ) -> Path:
-    """Publish the kept weights of a run under `root` and make them current. Raises what `write_run` does.
+    """Publish the kept weights of a run under `root` and make them the champion, or the candidate in shadow.
 
-    `neighbours` is a log, all of whose histories answer while the network cannot.
+    `neighbours` is a log, all of whose histories answer while the network cannot. With `force` a bundle is named that
+    knows little of the champion's catalogue. Raises what `write_run` and `deploy` do.
     """
     sessions = None if neighbours is None else partial(_gather_sessions, neighbours, run.recipe.data)
     folder = write_run(run, root, read_items(items) if items else None, gather=sessions, scan=scan)
-    point_current(root, folder.name)
+    deploy(root, folder.name, as_candidate=as_candidate, force=force)
     return folder
+
+
+def deploy(root: Path, version: str, *, as_candidate: bool = False, force: bool = False) -> Deployment:
+    """Make a version of a bundle folder the champion, which it may be already, or the candidate in shadow.
+
+    Raises TrainingError where that is refused; the version stays where it is.
+    """
+    with suppress(BundleError, DeploymentError):
+        now = read_deployment(root)
+        if not as_candidate and now.champion == version:
+            return now
+    action, change = ("candidate", set_candidate(version)) if as_candidate else ("use", use(version))
+    try:
+        return change_deployment(root, change, action=action, by="publish", why="published", force=force)
+    except (BundleError, DeploymentError) as error:
+        raise TrainingError(f"{version} was published, but the deployment did not change: {error}") from error
 
 
 def write_run(

@@ -1,9 +1,11 @@
 """The changes of a deployment, as pure functions from one document to the next. writer.py stores them."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
+from model.contract.bundle import CURRENT
 from model.contract.deployment.document import HISTORY_LENGTH, Deployment, DeploymentRefused, Mode, PastChampion
 
 Change = Callable[[Deployment], Deployment]
@@ -13,7 +15,7 @@ Raises DeploymentRefused.
 """
 
 
-def use(version: str, *, why: str) -> Change:
+def use(version: str, *, why: str = "") -> Change:
     """Make a version the champion. A candidate stays on trial unless it is this version."""
 
     def change(now: Deployment) -> Deployment:
@@ -25,18 +27,25 @@ def use(version: str, *, why: str) -> Change:
     return change
 
 
-def set_candidate(version: str, *, mode: Mode = "shadow", share: float = 0.0) -> Change:
-    """Put a version on trial, in place of any candidate. It gets a new salt: other users than the last one's try it."""
+def set_candidate(
+    version: str, *, mode: Mode = "shadow", share: float = 0.0, terms: Mapping[str, Any] | None = None
+) -> Change:
+    """Put a version on trial, in place of any candidate. It gets a new salt: other users than the last one's try it.
+
+    `terms` are fields of TrialTerms to change; the others stay as they are.
+    """
 
     def change(now: Deployment) -> Deployment:
         if version == now.champion:
             raise DeploymentRefused(f"{version} is the champion: it cannot be its own candidate")
         if mode == "off":
             raise DeploymentRefused("a candidate has the mode shadow or canary; `return` takes it off trial")
-        if mode == "canary" and not share:
-            raise DeploymentRefused("canary needs a share of users above 0")
+        if mode == "canary" and not 0 < share <= 1:
+            raise DeploymentRefused("canary needs a share of users above 0, and at most 1")
         salt = now.salt if version == now.candidate else secrets.token_hex(4)
-        return replace(now, candidate=version, mode=mode, share=share if mode == "canary" else 0.0, salt=salt)
+        trial = replace(now.trial, **(terms or {}))
+        share_now = share if mode == "canary" else 0.0
+        return replace(now, candidate=version, mode=mode, share=share_now, salt=salt, trial=trial)
 
     return change
 
@@ -54,7 +63,7 @@ def set_share(share: float) -> Change:
     return change
 
 
-def promote(*, why: str) -> Change:
+def promote(*, why: str = "") -> Change:
     """Make the candidate the champion."""
 
     def change(now: Deployment) -> Deployment:
@@ -76,7 +85,7 @@ def return_candidate() -> Change:
     return change
 
 
-def roll_back(*, why: str) -> Change:
+def roll_back(*, why: str = "") -> Change:
     """Go back to the champion before this one. Twice goes further back. Ends any trial, and the judge's verdicts."""
 
     def change(now: Deployment) -> Deployment:
@@ -88,6 +97,18 @@ def roll_back(*, why: str) -> Change:
         )
         then = _crown(replace(_withdraw(now), history=left), earlier[-1], why)
         return replace(then, trial=replace(now.trial, auto=False))
+
+    return change
+
+
+def set_terms(terms: Mapping[str, Any]) -> Change:
+    """Change terms of the trial: fields of TrialTerms by name. They hold for this candidate and for later ones."""
+
+    def change(now: Deployment) -> Deployment:
+        trial = replace(now.trial, **terms)
+        if trial == now.trial:
+            raise DeploymentRefused("the terms of the trial are so already")
+        return replace(now, trial=trial)
 
     return change
 
@@ -110,9 +131,13 @@ def _set_auto(now: Deployment, *, auto: bool) -> Deployment:
 
 def _crown(now: Deployment, version: str, why: str) -> Deployment:
     """The history's last entry is the new champion's; its generation, time and author are the writer's to fill in."""
-    history = now.history or (PastChampion(generation=now.generation, champion=now.champion, at="", by="", why=""),)
+    history = now.history
+    if not history and now.champion:  # it answered before anybody wrote down who does
+        why_first = "it answered before the first change"
+        by = now.by or CURRENT
+        history = (PastChampion(generation=now.generation, champion=now.champion, at=now.at, by=by, why=why_first),)
     entry = PastChampion(generation=now.generation + 1, champion=version, at="", by="", why=why)
-    return replace(now, champion=version, previous=now.champion, history=(*history, entry)[-HISTORY_LENGTH:])
+    return replace(now, champion=version, previous=now.champion or None, history=(*history, entry)[-HISTORY_LENGTH:])
 
 
 def _withdraw(now: Deployment) -> Deployment:

@@ -9,6 +9,7 @@ A generation number orders the documents. Times are for people only. A folder wi
 `current` names its champion.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,17 +17,35 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from model.contract.atomic_files import read_regular
-from model.contract.bundle import CURRENT, MANIFEST, locate_bundle
-from model.contract.manifest import is_count, is_number, is_plain_name
+from model.contract.bundle import CURRENT, CURRENT_MAX_BYTES, MANIFEST, MANIFEST_MAX_BYTES, locate_bundle
+from model.contract.deployment.fields import (
+    is_digest_table,
+    is_flag,
+    is_index,
+    is_nonnegative,
+    is_optional_version,
+    is_positive,
+    is_share,
+    is_text,
+    is_version,
+    parse_strictly,
+)
+from model.contract.manifest import is_count, is_plain_name
 
 DEPLOYMENT = "deployment.json"
 DEPLOYMENT_MAX_BYTES = 64 * 1024
 FORMAT = 1
 HISTORY_LENGTH = 20
+WHY_MAX = 200
+BY_MAX = 80
+"""In characters. What is longer is cut, so that the document stays far below its limit."""
 
 Mode = Literal["off", "shadow", "canary"]
 """What the candidate does. shadow: it is only scored on live events. canary: it also answers its share of users."""
 MODES: tuple[Mode, ...] = get_args(Mode)
+VariantName = Literal["champion", "candidate"]
+"""Which of the two a model is. champion: it answers. candidate: it is on trial."""
+VARIANTS: tuple[VariantName, ...] = get_args(VariantName)
 TrialPath = Literal["shadow", "canary"]
 
 
@@ -74,6 +93,8 @@ class TrialTerms:
     """Hours in canary before promotion: a day shows a whole cycle."""
     max_days: float = 14.0
     """Days after which an undecided candidate is returned."""
+    others: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Fields that this version does not know. They are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +108,8 @@ class PastChampion:
     why: str
     rolled_back: bool = False
     """Whether a rollback left it; a rollback never returns to such a version."""
+    others: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Fields that this version does not know. They are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,15 +124,20 @@ class Deployment:
     """Share of users that the candidate answers, 0 to 1. Counts in canary only."""
     salt: str = ""
     """Hexadecimal, new for each candidate, so that not the same users try everything."""
+    id_key: str = ""
+    """Signs recommendation ids, so that who reads this folder can tell what an id says, and no client can make one."""
     previous: str | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Version -> sha256 of its manifest.json. A folder that was replaced under its name is refused."""
+    """Version -> sha256 of its manifest.json, of those named and of past champions.
+
+    A folder that was replaced under its name is refused.
+    """
     trial: TrialTerms = TrialTerms()
     history: tuple[PastChampion, ...] = ()
     """Oldest first, the champion's own entry last."""
     at: str = ""
     by: str = ""
-    others: Mapping[str, Any] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Fields that this version does not know. They are kept."""
 
     @property
@@ -118,25 +146,24 @@ class Deployment:
         return tuple(version for version in (self.champion, self.candidate, self.previous) if version)
 
     def to_bytes(self) -> bytes:
-        """The text of deployment.json."""
-        trial = {name: getattr(self.trial, name) for name in _TRIAL_RULES}
-        past = [{name: getattr(entry, name) for name in _PAST_RULES} for entry in self.history[-HISTORY_LENGTH:]]
-        known = {name: getattr(self, name) for name in _RULES}
+        """The text of deployment.json. Raises DeploymentMalformed if a field holds what JSON cannot."""
         document = {
-            **self.others,
+            **_to_object(self, _RULES),
             "format": FORMAT,
-            **known,
             "digests": dict(self.digests),
-            "trial": trial,
-            "history": past,
+            "trial": _to_object(self.trial, _TRIAL_RULES),
+            "history": [_to_object(entry, _PAST_RULES) for entry in self.history[-HISTORY_LENGTH:]],
         }
-        return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+        try:
+            return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise DeploymentMalformed(f"{DEPLOYMENT} cannot hold these fields as JSON") from error
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Read deployment.json. Raises DeploymentMalformed naming the first field that is wrong."""
         try:
-            document: Any = json.loads(content)
+            document: Any = parse_strictly(content)
         except (ValueError, RecursionError) as error:
             raise DeploymentMalformed(f"{DEPLOYMENT} is not JSON") from error
         if not isinstance(document, dict):
@@ -145,26 +172,19 @@ class Deployment:
             raise DeploymentMalformed(
                 f"{DEPLOYMENT} has format {document.get('format')!r}: this version reads format {FORMAT}"
             )
-        _check(document, _RULES, DEPLOYMENT)
         trial, history = document.get("trial", {}), document.get("history", [])
         if not isinstance(trial, dict) or not isinstance(history, list):
             raise DeploymentMalformed(f"{DEPLOYMENT}: 'trial' must be an object and 'history' a list")
-        terms = {**{name: getattr(TrialTerms(), name) for name in _TRIAL_RULES}, **trial}
-        _check(terms, _TRIAL_RULES, f"{DEPLOYMENT}: trial")
-        for entry in history:
-            if not isinstance(entry, dict):
-                raise DeploymentMalformed(f"{DEPLOYMENT}: 'history' must hold objects")
-            _check({"rolled_back": False, **entry}, _PAST_RULES, f"{DEPLOYMENT}: history")
-        known = {name: document[name] for name in _RULES}
+        if not all(isinstance(entry, dict) for entry in history):
+            raise DeploymentMalformed(f"{DEPLOYMENT}: 'history' must hold objects")
+        rest = {name: value for name, value in document.items() if name not in {"format", "trial", "history"}}
         deployment = cls(
-            **known,
-            trial=TrialTerms(**{name: terms[name] for name in _TRIAL_RULES}),
+            **_read_fields({"id_key": "", **rest}, _RULES, DEPLOYMENT),
+            trial=TrialTerms(**_read_fields({**_TERMS, **trial}, _TRIAL_RULES, f"{DEPLOYMENT}: trial")),
             history=tuple(
-                PastChampion(**{name: entry[name] for name in _PAST_RULES if name in entry}) for entry in history
+                PastChampion(**_read_fields({"rolled_back": False, **entry}, _PAST_RULES, f"{DEPLOYMENT}: history"))
+                for entry in history
             ),
-            others={
-                name: value for name, value in document.items() if name not in {"format", "trial", "history", *_RULES}
-            },
         )
         deployment.check()
         return deployment
@@ -187,7 +207,8 @@ def read_deployment(root: Path) -> Deployment:
     try:
         content = read_regular(root / DEPLOYMENT, DEPLOYMENT_MAX_BYTES + 1)
     except FileNotFoundError:
-        return Deployment(generation=0, champion=locate_bundle(root).name)
+        champion = locate_bundle(root)
+        return Deployment(generation=0, champion=champion.name, id_key=_derive_id_key(champion))
     except OSError as error:
         raise DeploymentMalformed(f"{root / DEPLOYMENT} cannot be read ({error.strerror})") from error
     if len(content) > DEPLOYMENT_MAX_BYTES:
@@ -200,81 +221,72 @@ def is_followed(path: Path) -> bool:
     return not (path / MANIFEST).is_file() and ((path / DEPLOYMENT).exists() or (path / CURRENT).exists())
 
 
-def _check(document: Mapping[str, Any], rules: Mapping[str, tuple[Any, str]], where: str) -> None:
+def find_stray_current(root: Path, deployment: Deployment) -> str | None:
+    """The version that `current` names, where deployment.json names another champion, which answers. Else None."""
+    if deployment.generation == 0:
+        return None
+    try:
+        version = read_regular(root / CURRENT, CURRENT_MAX_BYTES).decode("ascii", "replace").strip()
+    except OSError:
+        return None
+    return version if version != deployment.champion and is_plain_name(version) else None
+
+
+def _derive_id_key(champion: Path) -> str:
+    """A key for a folder without deployment.json, of what no client knows: its manifest. The first change keeps it."""
+    try:
+        manifest = read_regular(champion / MANIFEST, MANIFEST_MAX_BYTES)
+    except OSError:
+        return ""  # whoever loads it will say so
+    return hashlib.blake2b(manifest, digest_size=16, person=b"id_key").hexdigest()
+
+
+def _to_object(source: Deployment | TrialTerms | PastChampion, rules: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
+    return {**source.others, **{name: getattr(source, name) for name in rules}}
+
+
+def _read_fields(given: Mapping[str, Any], rules: Mapping[str, tuple[Any, str]], where: str) -> dict[str, Any]:
+    """The fields that have rules, checked, and the others. Raises DeploymentMalformed."""
     for name, (holds, wanted) in rules.items():
-        if name not in document:
+        if name not in given:
             raise DeploymentMalformed(f"{where}: {name!r} is missing")
-        if not holds(document[name]):
+        if not holds(given[name]):
             raise DeploymentMalformed(f"{where}: {name!r} must be {wanted}")
+    others = {name: value for name, value in given.items() if name not in rules}
+    return {**{name: given[name] for name in rules}, "others": others}
 
 
-def _is_share(value: object) -> bool:
-    return is_number(value) and 0 <= value <= 1  # type: ignore[operator]  # is_number has seen that it is one
-
-
-def _is_positive(value: object) -> bool:
-    return is_number(value) and value > 0  # type: ignore[operator]  # as above
-
-
-def _is_nonnegative(value: object) -> bool:
-    return is_number(value) and value >= 0  # type: ignore[operator]  # as above
-
-
-def _is_version(value: object) -> bool:
-    return isinstance(value, str) and is_plain_name(value)
-
-
-def _is_optional_version(value: object) -> bool:
-    return value is None or _is_version(value)
-
-
-def _is_digest_table(value: object) -> bool:
-    return isinstance(value, dict) and all(
-        _is_version(version) and isinstance(digest, str) and len(digest) == 64 for version, digest in value.items()
-    )
-
-
-def _is_count(value: object) -> bool:
-    return is_count(value, least=0)
-
-
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-_TEXT = (_is_text, "a string")
+_TEXT = (is_text, "a string")
 _RULES: Mapping[str, tuple[Any, str]] = {
-    "generation": (_is_count, "a whole number of at least 0"),
-    "champion": (_is_version, "the name of a version"),
-    "candidate": (_is_optional_version, "the name of a version or null"),
+    "generation": (is_index, "a whole number of at least 0"),
+    "champion": (is_version, "the name of a version"),
+    "candidate": (is_optional_version, "the name of a version or null"),
     "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
-    "share": (_is_share, "a number from 0 to 1"),
+    "share": (is_share, "a number from 0 to 1"),
     "salt": _TEXT,
-    "previous": (_is_optional_version, "the name of a version or null"),
-    "digests": (_is_digest_table, "an object of sha256 by version"),
+    "id_key": (lambda value: is_text(value) and value.isascii() and len(value) <= 64, "up to 64 ASCII characters"),
+    "previous": (is_optional_version, "the name of a version or null"),
+    "digests": (is_digest_table, "an object of sha256 by version"),
     "at": _TEXT,
     "by": _TEXT,
 }
 _TRIAL_RULES: Mapping[str, tuple[Any, str]] = {
-    "auto": (_is_flag, "true or false"),
+    "auto": (is_flag, "true or false"),
     "path": (lambda value: value in get_args(TrialPath), "shadow or canary"),
-    "alpha": (lambda value: _is_positive(value) and value < 1, "a number between 0 and 1"),
-    "margin": (_is_share, "a number from 0 to 1"),
-    "return_margin": (_is_share, "a number from 0 to 1"),
-    "min_trials": (_is_count, "a whole number of at least 0"),
-    "min_answers": (_is_count, "a whole number of at least 0"),
-    "min_hours": (_is_nonnegative, "a number of at least 0"),
-    "max_days": (_is_positive, "a positive number"),
+    "alpha": (lambda value: is_positive(value) and value < 1, "a number between 0 and 1"),
+    "margin": (is_share, "a number from 0 to 1"),
+    "return_margin": (is_share, "a number from 0 to 1"),
+    "min_trials": (is_index, "a whole number of at least 0"),
+    "min_answers": (is_index, "a whole number of at least 0"),
+    "min_hours": (is_nonnegative, "a number of at least 0"),
+    "max_days": (is_positive, "a positive number"),
 }
 _PAST_RULES: Mapping[str, tuple[Any, str]] = {
-    "generation": (_is_count, "a whole number of at least 0"),
-    "champion": (_is_version, "the name of a version"),
+    "generation": (is_index, "a whole number of at least 0"),
+    "champion": (is_version, "the name of a version"),
     "at": _TEXT,
     "by": _TEXT,
     "why": _TEXT,
-    "rolled_back": (_is_flag, "true or false"),
+    "rolled_back": (is_flag, "true or false"),
 }
+_TERMS: Mapping[str, Any] = {name: getattr(TrialTerms(), name) for name in _TRIAL_RULES}

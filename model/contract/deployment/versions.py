@@ -14,6 +14,8 @@ from model.contract.manifest import BundleError, Manifest, is_plain_name
 KEEP = 5
 YOUNG_S = 3600.0
 """Younger versions are never pruned: their writer may be about to name them."""
+ABANDONED_S = 86_400.0
+"""Age beyond which nobody is writing a version any more that is still aside."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Version:
     name: str
     manifest: Manifest | None
     fault: str | None
-    modified_s: float
+    appeared_s: float
+    """When the folder got this name or content, in seconds since 1970. A copy may keep older times of its files."""
 
 
 def list_versions(root: Path) -> list[Version]:
@@ -34,12 +37,13 @@ def list_versions(root: Path) -> list[Version]:
             continue
         manifest, fault = None, None
         try:
+            state = folder.stat()
             manifest = Manifest.from_bytes(read_regular(folder / MANIFEST, MANIFEST_MAX_BYTES))
         except FileNotFoundError:
-            continue  # no bundle: a folder of somebody else's
+            continue  # no bundle: a folder of somebody else's, or one that was removed meanwhile
         except (BundleError, OSError) as error:
             fault = str(error)
-        found.append(Version(folder.name, manifest, fault, folder.stat().st_mtime))
+        found.append(Version(folder.name, manifest, fault, max(state.st_mtime, state.st_ctime)))
     return sorted(found, key=lambda one: (one.manifest is None, one.manifest.trained_at if one.manifest else one.name))
 
 
@@ -59,7 +63,7 @@ def choose_pruned(
     return [
         version.name
         for version in versions
-        if version.name not in spared and now_s - version.modified_s > max(YOUNG_S, older_than_s)
+        if version.name not in spared and now_s - version.appeared_s > max(YOUNG_S, older_than_s)
     ]
 
 
@@ -72,3 +76,13 @@ def remove_version(root: Path, version: str) -> None:
     (root / version).rename(aside)
     sync_folder(root)
     shutil.rmtree(aside)
+
+
+def remove_leftovers(root: Path, *, now_s: float | None = None) -> None:
+    """Remove what killed processes left: versions half removed, and versions half written long ago. Raises OSError."""
+    now_s = time.time() if now_s is None else now_s
+    for folder in root.glob(".*.pruned"):
+        shutil.rmtree(folder)
+    for folder in root.glob(".*.partial"):
+        if folder.is_dir() and now_s - folder.stat().st_mtime > ABANDONED_S:
+            shutil.rmtree(folder, ignore_errors=True)

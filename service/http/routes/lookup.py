@@ -4,9 +4,19 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.responses import ExportedEvent, HistoryExport, ItemDescription, ModelDescription
+from model.contract.deployment.document import Deployment
+from service.api.responses import (
+    CandidateDescription,
+    ExportedEvent,
+    HistoryExport,
+    ItemDescription,
+    ModelDescription,
+    RefusedModel,
+)
+from service.api.timestamps import format_rfc_3339
 from service.auth.audit import audited
 from service.auth.guard import GuardedRoute, requires_scope
+from service.deployment.refusals import Refusal
 from service.errors import Invalid, NotFound, Overloaded, StoreUnavailable
 from service.http.dependencies import get_service
 from service.http.parameters import PathId, check_user, describe_problems, refuse_query, write
@@ -69,7 +79,9 @@ async def get_item(request: Request, item_id: PathId) -> Response:
 async def get_model(request: Request) -> Response:
     """Name, version, age and measured quality of the model, and the provider that runs it."""
     refuse_query(request)
-    model = get_service(request).model
+    service = get_service(request)
+    variants, followed = service.recommender.variants, service.followed
+    model = variants.champion.model
     manifest = model.manifest
     return write(
         ModelDescription(
@@ -82,5 +94,23 @@ async def get_model(request: Request) -> Response:
             item_count=manifest.item_count,
             max_length=manifest.max_length,
             metrics=dict(manifest.metrics),
+            generation=variants.generation,
+            follows=followed.follows,
+            variant=variants.champion.name,
+            candidate=_describe_candidate(followed.deployment),
+            refused=_describe_refusal(followed.refusal),
         )
     )
+
+
+def _describe_candidate(deployment: Deployment | None) -> CandidateDescription | None:
+    if deployment is None or deployment.candidate is None or deployment.mode == "off":
+        return None
+    share = deployment.share if deployment.mode == "canary" else None
+    return CandidateDescription(version=deployment.candidate, mode=deployment.mode, share=share)
+
+
+def _describe_refusal(refusal: Refusal | None) -> RefusedModel | None:
+    if refusal is None:
+        return None
+    return RefusedModel(version=refusal.version, code=refusal.code, since=format_rfc_3339(refusal.since_ms))

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from service.api.requests import MAX_REQUESTS, RecommendBatchRequest, RecommendRequest
 from service.api.responses import Recommendation, RecommendationBatch
 from service.api.validation import Validator, require_array
-from service.auth.guard import GuardedRoute, requires_scope
-from service.errors import MAX_FIELD_ERRORS, FieldError, HistoryBehind, Invalid, Overloaded
+from service.auth.guard import AuthGuard, GuardedRoute, requires_scope
+from service.errors import MAX_FIELD_ERRORS, FieldError, HistoryBehind, Invalid, Overloaded, VariantUnavailable
 from service.http.body import BATCH_MAX_BYTES, BODY_PROBLEMS, RECOMMEND_MAX_BYTES, read_object
 from service.http.dependencies import get_service
 from service.http.disconnect import cancel_on_disconnect
@@ -27,7 +27,7 @@ _validate = Validator(RecommendRequest)
     "/recommend",
     summary="Rank the items that should come next",
     response_model=Recommendation,
-    responses={**describe_problems(*BODY_PROBLEMS, HistoryBehind, Overloaded)},
+    responses={**describe_problems(*BODY_PROBLEMS, HistoryBehind, VariantUnavailable, Overloaded)},
     openapi_extra={**requires_scope("recommend"), **describe_body(RecommendRequest.__name__)},
 )
 async def recommend(request: Request) -> Response:
@@ -35,6 +35,8 @@ async def recommend(request: Request) -> Response:
     service = get_service(request)
     refuse_query(request)
     recommend_request = _validate(await read_object(request, max_bytes=RECOMMEND_MAX_BYTES))
+    if recommend_request.variant is not None:
+        _check_may_choose(request)
     timer = request.scope["state"]["timer"]
     timer.record("encode")  # reading and validating the request counts as encoding
     with cancel_on_disconnect(request):
@@ -46,19 +48,27 @@ async def recommend(request: Request) -> Response:
     "/recommend/batch",
     summary="Answer many requests for recommendations at once",
     response_model=RecommendationBatch,
-    responses={**describe_problems(*BODY_PROBLEMS, HistoryBehind, Overloaded)},
+    responses={**describe_problems(*BODY_PROBLEMS, HistoryBehind, VariantUnavailable, Overloaded)},
     openapi_extra={**requires_scope("recommend"), **describe_body(RecommendBatchRequest.__name__)},
 )
 async def recommend_batch(request: Request) -> Response:
     """Answer each as POST /recommend does, in order. One that is invalid or whose history is behind fails the batch."""
     service = get_service(request)
     recommend_requests = await _read_batch(request, service.recommender.reading)
+    if any(one.variant is not None for one in recommend_requests):
+        _check_may_choose(request)
     started_s = request.scope["state"]["timer"].started
     with cancel_on_disconnect(request):
         async with aclosing(service.recommender.recommend_many(recommend_requests, started_s=started_s)) as answers:
             # Serialised one by one: all at once would block the loop, and as objects they take ten times the memory.
             written = [orjson.dumps(answer) async for answer in answers]
     return Response(b'{"responses":[%b]}' % b",".join(written), media_type="application/json")
+
+
+def _check_may_choose(request: Request) -> None:
+    """Raise Forbidden unless the key may choose who answers."""
+    guard: AuthGuard = request.app.state.auth_guard
+    guard.require_any(request, "admin", what="The field variant")
 
 
 async def _read_batch(request: Request, slices: TimeSlices) -> list[RecommendRequest]:

@@ -12,6 +12,7 @@ from service.archive import asked, schedule
 from service.archive.segments import Archive, FolderBusy
 from service.errors import ArchiveFailed, StartFailed
 from service.settings import Settings
+from service.system import child_process
 
 PATIENCE_S = 120.0
 
@@ -92,7 +93,7 @@ def find_archivers():
 
 def test_archiver_is_another_process_and_comes_back(settings_for, store_url, raw, monkeypatch, caplog):
     """It yields to whoever answers, is started again when it is killed, and is gone when the context is."""
-    monkeypatch.setattr(schedule, "RESTART_S", (0.05, 0.05))
+    monkeypatch.setattr(child_process, "RESTART_S", (0.05, 0.05))
     settings = settings_for()
     monkeypatch.setenv("NEXTITEM_ARCHIVE_DIR", "/elsewhere")  # the settings count, and what stands in them
     monkeypatch.setenv("NEXTITEM_REDIS_PASSWORD_FILE", "/elsewhere")
@@ -113,15 +114,15 @@ def test_archiver_is_another_process_and_comes_back(settings_for, store_url, raw
 
 def test_archiver_that_cannot_start_is_tried_again(settings_for, store_url, raw, monkeypatch, caplog):
     """While there are no more open files, for one."""
-    monkeypatch.setattr(schedule, "RESTART_S", (0.05, 0.05))
-    spawn, failures = schedule._ArchiverProcess._spawn, [OSError(24, "Too many open files")] * 2
+    monkeypatch.setattr(child_process, "RESTART_S", (0.05, 0.05))
+    spawn, failures = child_process.ChildProcess._spawn, [OSError(24, "Too many open files")] * 2
 
     def fail_twice(self):
         if failures:
             raise failures.pop()
         return spawn(self)
 
-    monkeypatch.setattr(schedule._ArchiverProcess, "_spawn", fail_twice)
+    monkeypatch.setattr(child_process.ChildProcess, "_spawn", fail_twice)
     with schedule.run_archiver(store_url, settings_for()):
         await_true(lambda: raw.hget("nextitem:archive", "last_success"))
     assert caplog.text.count("Archiver process could not start: Too many open files") == 2
@@ -132,7 +133,7 @@ def test_archiver_ends_soon_when_told_to(settings_for, store_url):
     for _ in range(3):
         with schedule.run_archiver(store_url, settings_for()):
             started_s = time.monotonic()
-        assert time.monotonic() - started_s < schedule.STOP_LIMIT_S
+        assert time.monotonic() - started_s < child_process.STOP_LIMIT_S
         assert find_archivers() == []
 
 

@@ -106,6 +106,11 @@ def test_model_describes_itself(client, bundle_path):
         "item_count": 20,
         "max_length": 8,
         "metrics": {"ndcg@10": 0.5},
+        "generation": 0,
+        "follows": True,
+        "variant": "champion",
+        "candidate": None,
+        "refused": None,
     }
 
 

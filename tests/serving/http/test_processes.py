@@ -19,7 +19,7 @@ from service.cli import main
 from service.system.parent_death import POLL_S
 from service.telemetry.multiprocess import PREFIX
 
-COUNTED = 'nextitem_recommendations_total{{source="model",version="20261121T101500-tiny"}} {}.0'
+COUNTED = 'nextitem_recommendations_total{{source="model",variant="champion",version="20261121T101500-tiny"}} {}.0'
 
 
 def await_metrics(process, *lines):
@@ -126,11 +126,11 @@ def test_killed_store_ends_the_service(start_process, wait_until_gone, workers):
 
 @pytest.mark.parametrize("published", ["another", "corrupt"])
 def test_replaced_workers_serve_what_the_others_serve(start_process, wait_until_gone, bundle_path, tmp_path, published):
-    """What is published meanwhile waits for the next start, so that no two workers differ and none fails."""
+    """Of a service that follows nothing: what is published meanwhile waits, so that no two workers differ."""
     root = tmp_path / "bundles"
     shutil.copytree(bundle_path, root)
     version = (root / "current").read_text().strip()
-    process = start_process("--workers", "2", "--bundle", str(root))
+    process = start_process("--workers", "2", "--bundle", str(root), "--follow-s", "0")
     shutil.copytree(root / version, root / "another")
     manifest = root / "another" / "manifest.json"
     manifest.write_text(manifest.read_text().replace(version, "another"))
@@ -261,7 +261,7 @@ def test_rolling_restart_leaves_no_files(start_process):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert len(now) <= 4  # two workers, their supervisor, and the dead
-    assert 'nextitem_recommendations_total{source="model",version="20261121T101500-tiny"} 1.0' in (
+    assert 'nextitem_recommendations_total{source="model",variant="champion",version="20261121T101500-tiny"} 1.0' in (
         httpx.get(f"{process.url}/metrics").text
     )
     process.signal(signal.SIGTERM)

@@ -55,11 +55,18 @@ def test_the_largest_batch_finds_room(make_client):
 
 def test_one_that_is_not_valid_refuses_all(client):
     """With a pointer that names it; nothing is answered."""
-    before = client.counts()['nextitem_recommendations_total{source="model",version="20261121T101500-tiny"}']
+    before = client.counts()[
+        'nextitem_recommendations_total{source="model",variant="champion",version="20261121T101500-tiny"}'
+    ]
     response = ask(client, {"items": ["i01"]}, {"items": ["i01"], "k": 0}, {"user_id": 7})
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == ["/requests/1/k", "/requests/2/user_id"]
-    assert client.counts()['nextitem_recommendations_total{source="model",version="20261121T101500-tiny"}'] == before
+    assert (
+        client.counts()[
+            'nextitem_recommendations_total{source="model",variant="champion",version="20261121T101500-tiny"}'
+        ]
+        == before
+    )
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def test_counts_are_those_of_the_traffic(fresh, user):
     assert (events("view", "accepted"), events("view", "duplicate"), events("cart", "accepted")) == (1, 1, 1)
     assert (events("other", "rejected"), events("click", "rejected"), events("click", "accepted")) == (1, 1, 0)
     version = "20261121T101500-tiny"
-    assert counts[f'nextitem_recommendations_total{{source="model",version="{version}"}}'] == 2
-    assert counts[f'nextitem_recommendations_total{{source="popular",version="{version}"}}'] == 1
+    assert counts[f'nextitem_recommendations_total{{source="model",variant="champion",version="{version}"}}'] == 2
+    assert counts[f'nextitem_recommendations_total{{source="popular",variant="champion",version="{version}"}}'] == 1
     assert counts['nextitem_fallbacks_total{reason="store_unavailable"}'] == 0
     assert counts["nextitem_unknown_items_total"] == 1 + 0 + 1 + 2
     assert counts["nextitem_batch_size_count"] == counts["nextitem_batch_size_sum"] == 3

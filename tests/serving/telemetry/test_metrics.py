@@ -18,8 +18,8 @@ ROUTES = [("/recommend", "POST"), ("/users/{user_id}/history", "GET")]
 CONTRACT = [
     ("nextitem_http_request_duration_seconds", "histogram", {"route", "method", "code"}),
     ("nextitem_stage_duration_seconds", "histogram", {"stage"}),
-    ("nextitem_recommendations_total", "counter", {"source", "version"}),
-    ("nextitem_recommend_total", "counter", {"source", "version"}),
+    ("nextitem_recommendations_total", "counter", {"source", "version", "variant"}),
+    ("nextitem_recommend_total", "counter", {"source", "version", "variant"}),
     ("nextitem_fallbacks_total", "counter", {"reason"}),
     ("nextitem_fallback_total", "counter", {"reason"}),
     ("nextitem_shed_total", "counter", {"reason"}),
@@ -45,6 +45,14 @@ CONTRACT = [
     ("nextitem_http_connections", "gauge", set()),
     ("nextitem_model_info", "gauge", {"name", "version", "provider", "digest"}),
     ("nextitem_model_trained_timestamp_seconds", "gauge", set()),
+    ("nextitem_model_reloads_total", "counter", {"result"}),
+    ("nextitem_model_reload_seconds", "histogram", set()),
+    ("nextitem_model_swap_pause_seconds", "histogram", set()),
+    ("nextitem_models_loaded", "gauge", set()),
+    ("nextitem_model_refused", "gauge", set()),
+    ("nextitem_deployment_generation", "gauge", set()),
+    ("nextitem_variant_fallbacks_total", "counter", {"reason"}),
+    ("nextitem_variant_breakers_opened_total", "counter", set()),
     ("nextitem_workers", "gauge", set()),
     ("nextitem_workers_missing", "gauge", set()),
     ("nextitem_worker_deaths_total", "counter", set()),
@@ -62,7 +70,7 @@ CONTRACT = [
 def metrics():
     """The metrics of a service that has just started."""
     metrics = Metrics(event_types=("view", "cart"), model_version="v1", routes=ROUTES)
-    metrics.model_loaded(name="tiny", provider="CPUExecutionProvider", digest="d", trained_at_s=12.5)
+    metrics.model.serves(name="tiny", version="v1", provider="CPUExecutionProvider", digest="d", trained_at_s=12.5)
     metrics.built(version="0.1", onnxruntime="1.31")
     return metrics
 
@@ -97,7 +105,7 @@ def test_closed_label_sets_exist_at_zero(metrics):
         *(f'nextitem_stage_duration_seconds_count{{stage="{name}"}}' for name in ("history", "encode", "queue")),
         *(f'nextitem_stage_duration_seconds_count{{stage="{name}"}}' for name in ("inference", "respond")),
         *(
-            f'nextitem_recommendations_total{{source="{name}",version="v1"}}'
+            f'nextitem_recommendations_total{{source="{name}",variant="champion",version="v1"}}'
             for name in ("model", "neighbours", "popular")
         ),
         *(f'nextitem_fallbacks_total{{reason="{name}_unavailable"}}' for name in ("store", "engine")),
@@ -120,8 +128,8 @@ def test_closed_label_sets_exist_at_zero(metrics):
 
 def test_old_names_mirror_the_renamed_counters(metrics):
     """For one release each renamed counter has the same series and values under its old name, which says so."""
-    metrics.answered(source="model", degraded=None)
-    metrics.answered(source="popular", degraded="deadline")
+    metrics.answered(source="model", degraded=None, version="v1", variant="champion")
+    metrics.answered(source="popular", degraded="deadline", version="v1", variant="champion")
     _, samples = read(metrics)
     for new, old in DEPRECATED.items():
         mirrored = {name.replace(new, old): value for name, value in samples.items() if name.startswith(new)}
@@ -145,11 +153,34 @@ def test_labels_are_bounded(metrics):
         metrics.event_handled(event_type=f"type{number}", result="rejected")
     metrics.event_handled(event_type=["view"], result="rejected")
     _, samples = read(metrics)
-    assert len(samples) < 450
+    assert len(samples) < 480
     assert (
         samples['nextitem_http_request_duration_seconds_count{code="404",method="other",route="unmatched"}'] == 10_000
     )
     assert samples['nextitem_events_total{result="rejected",type="other"}'] == 10_001
+
+
+def test_versions_have_series_until_sixteen_followed(metrics):
+    """The last sixteen versions have series of their own; an answer of an older one counts as other."""
+    for number in range(2, 20):
+        metrics.answers.expect(f"v{number}", "champion")
+        metrics.answered(source="model", degraded=None, version=f"v{number}", variant="champion")
+    metrics.answered(source="model", degraded=None, version="v1", variant="champion")
+    _, samples = read(metrics)
+    name = 'nextitem_recommendations_total{{source="model",variant="champion",version="{}"}}'
+    counted = {version: samples[name.format(version)] for version in ("v4", "v19", "other")}
+    assert counted == {"v4": 1, "v19": 1, "other": 1}
+    assert name.format("v3") not in samples
+    assert len([sample for sample in samples if sample.startswith("nextitem_recommendations_total")]) == 3 * 16 + 1
+
+
+def test_model_that_was_in_use_is_not_shown(metrics):
+    """After a swap the info series is the new model's alone."""
+    metrics.model.serves(name="tiny", version="v2", provider="CPUExecutionProvider", digest="e", trained_at_s=13.0)
+    _, samples = read(metrics)
+    info = {name: value for name, value in samples.items() if name.startswith("nextitem_model_info")}
+    assert list(info.values()) == [1]
+    assert 'version="v2"' in next(iter(info))
 
 
 def test_model_is_described(metrics):

@@ -17,7 +17,7 @@ from service.telemetry.stage_timer import StageTimer
 metrics = Metrics(event_types=["view"], model_version="v", routes=[("/model", "GET")])
 metrics.queue_changed(3)
 for number in range(10):
-    metrics.answered(source="popular", degraded="deadline")
+    metrics.answered(source="popular", degraded="deadline", version="v", variant="champion")
     metrics.event_handled(event_type="view", result="accepted")
     metrics.request_ended(route="/model", method="GET", code=200, timer=StageTimer())
 metrics.flush()

@@ -1,0 +1,85 @@
+"""Tells the store every few seconds what this worker serves, for `nextitem-serve models status`."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from service.api.timestamps import format_rfc_3339, now_ms
+from service.deployment.instance import Instance
+from service.deployment.watcher import Followed
+from service.recommend.recommender import Recommender
+from service.store.worker_states import (
+    REPORT_EVERY_S,
+    Refused,
+    WorkerState,
+    remove_worker_state,
+    write_worker_state,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Reports what a worker serves: at once when it changes, and every REPORT_EVERY_S seconds."""
+
+    def __init__(
+        self, client: Redis, instance: Instance, *, recommender: Recommender, followed: Callable[[], Followed]
+    ) -> None:
+        self._client = client
+        self._instance = instance
+        self._recommender = recommender
+        self._followed = followed
+        self._changed = asyncio.Event()
+        self._failed = False
+
+    def notify(self) -> None:
+        """Report soon: something has changed. Called on the loop."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Report until cancelled, then take the report back."""
+        try:
+            while True:
+                await self._write()
+                try:
+                    async with asyncio.timeout(REPORT_EVERY_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    pass
+                self._changed.clear()
+        finally:
+            try:
+                async with asyncio.timeout(1.0):
+                    await remove_worker_state(self._client, self._instance.worker)
+            except (RedisError, OSError, TimeoutError):
+                pass  # it expires
+
+    def describe(self) -> WorkerState:
+        """What this worker serves now."""
+        variants, refusal = self._recommender.variants, self._followed().refusal
+        return WorkerState(
+            worker=self._instance.worker,
+            generation=variants.generation,
+            champion=variants.champion.version,
+            candidate=None if variants.candidate is None else variants.candidate.version,
+            refused=None
+            if refusal is None
+            else Refused(refusal.version, refusal.code, format_rfc_3339(refusal.since_ms)),
+            at_ms=now_ms(),
+            breaker_open=variants.candidate is not None and variants.candidate.monitor.out_of_use,
+        )
+
+    async def _write(self) -> None:
+        try:
+            await write_worker_state(self._client, self.describe())
+        except (RedisError, OSError, TimeoutError) as error:
+            if not self._failed:
+                _log.warning(
+                    "The store does not take what this worker serves", extra={"fields": {"why": type(error).__name__}}
+                )
+            self._failed = True
+        else:
+            self._failed = False

@@ -1,0 +1,270 @@
+"""The thread that notices another deployment, tries its champion, and has it swapped in. One in each worker.
+
+It opens and reads deployment.json anew each time, since `open` is what network file systems revalidate, and compares
+what should serve with what this worker serves: not with what changed on disk, which another worker may have seen first.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from model.contract.atomic_files import read_regular
+from model.contract.bundle import CURRENT, CURRENT_MAX_BYTES, OpenBundle
+from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
+from model.contract.manifest import BundleError
+from service.deployment.candidate import CandidateWatch
+from service.deployment.choices import open_version
+from service.deployment.instance import Instance
+from service.deployment.probe import Verdict, probe
+from service.deployment.refusals import Refusal, Retries, describe_folder
+from service.deployment.swap import Swapper
+from service.errors import ModelRefused, StartFailed
+from service.inference.refusal import refuse_bundle
+from service.recommend.recommender import Recommender
+from service.settings import Settings
+from service.telemetry.metrics import Metrics
+
+MAX_PAUSE_S: Final = 0.05
+"""If loading a model holds the GIL for longer, several workers are replaced one by one instead."""
+JITTER: Final = 0.2
+"""Share by which the time between two looks varies, so that workers do not all look at once."""
+ASK_EVERY_S: Final = 60.0
+"""How long the supervisor has to replace the workers before it is asked again."""
+TOLD_EVERY_S: Final = 0.5
+"""How often a worker that follows nothing sees whether another one was told to look."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a worker knows of the deployment."""
+
+    follows: bool
+    deployment: Deployment | None = None
+    """The last one that could be read."""
+    refusal: Refusal | None = None
+
+
+class Watcher:
+    """Keeps one worker at what the deployment of its bundle folder says."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        instance: Instance,
+        *,
+        recommender: Recommender,
+        swapper: Swapper,
+        metrics: Metrics,
+        leaving: Callable[[], bool],
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`leaving` tells whether this worker is about to stop. `on_change` is called on the loop."""
+        self._root = settings.bundle
+        self._settings = settings
+        self._instance = instance
+        self._recommender = recommender
+        self._swapper = swapper
+        self._metrics = metrics
+        self._leaving = leaving
+        self._on_change = on_change
+        self._retries = Retries()
+        self._candidate = CandidateWatch(
+            settings, instance, recommender=recommender, swapper=swapper, try_bundle=self._try
+        )
+        self._deployment: Deployment | None = None
+        self._fault: str | None = None
+        """Why the deployment could not be read last time."""
+        self._told_ns = instance.last_told_ns()
+        self._tried_s = float("-inf")
+        self._folder_name: str | None = None
+        """The version whose bundle this worker found to be what it serves."""
+        self._woken = threading.Event()
+        self._stopped = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def followed(self) -> Followed:
+        """What this worker knows of the deployment."""
+        refusal = self._retries.refusal or self._candidate.refusal
+        return Followed(follows=True, deployment=self._deployment, refusal=refusal)
+
+    def start(self) -> None:
+        """Begin to watch, for the running loop. The first look is at once."""
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._run, name="watcher", daemon=True).start()
+
+    def refresh(self) -> None:
+        """Look now, and have the other workers look. Safe in a signal handler."""
+        self._instance.tell()
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Look no more. A load under way is abandoned."""
+        self._stopped = True
+        self._woken.set()
+
+    def _run(self) -> None:
+        acts = self._settings.follow_s > 0 or self._told_ns > 0
+        while not self._stopped and not self._leaving():
+            if acts or self._deployment is None:
+                try:
+                    self.look(acts=acts)
+                except RuntimeError:
+                    if self._stopped:
+                        return  # the loop has ended
+                    _log.exception("Following the deployment failed")
+                except Exception:  # noqa: BLE001 - it must go on, whatever it met
+                    _log.exception("Following the deployment failed")
+            told = self._wait()
+            acts = told or self._settings.follow_s > 0 or self.followed.refusal is not None
+
+    def _wait(self) -> bool:
+        """Wait until the next look is due. Returns whether somebody told this worker to look."""
+        if self._settings.follow_s:
+            pause_s = self._settings.follow_s * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+        else:
+            pause_s = TOLD_EVERY_S
+        woken = self._woken.wait(pause_s)
+        self._woken.clear()
+        told_ns = self._instance.last_told_ns()
+        told, self._told_ns = told_ns != self._told_ns, told_ns
+        return woken or told
+
+    def look(self, *, acts: bool = True) -> None:
+        """Compare what should serve with what serves, and act on it, unless it may only look."""
+        try:
+            deployment = read_deployment(self._root)
+        except DeploymentError as error:
+            self._note_fault(str(error))
+            return
+        except BundleError as error:
+            version = self._read_current()
+            if acts and self._retries.is_due((version, describe_folder(self._root / version))):
+                self._refuse(version, refuse_bundle(error))
+            return
+        self._fault = None
+        before, self._deployment = self._deployment, deployment
+        if before is not None and deployment.generation < before.generation:
+            _log.warning("The deployment went back from generation %d to %d", before.generation, deployment.generation)
+        self._swapper.count_models()
+        if self._serves(deployment):
+            self._settle(deployment, changed=deployment != before)
+            if (acts or before is None) and self._candidate.follow(deployment, loop=self._require_loop()):
+                self._settle(deployment, changed=True)
+            return
+        if acts and self._candidate.is_champion_of(deployment):
+            self._swapper.promote(deployment, loop=self._require_loop())
+            self._folder_name = deployment.champion
+            self._settle(deployment, changed=True)
+            return
+        version = deployment.champion
+        wanted = (deployment.generation, version, describe_folder(self._root / version))
+        if not acts or not self._retries.is_due(wanted):
+            return
+        try:
+            self._change(deployment)
+        except ModelRefused as refusal:
+            self._refuse(version, refusal)
+        except StartFailed as error:
+            self._refuse(version, ModelRefused("engine", str(error)))
+
+    def _serves(self, deployment: Deployment) -> bool:
+        champion = self._recommender.variants.champion
+        pin = deployment.digests.get(deployment.champion)
+        if pin is not None:
+            return pin == champion.model.digest
+        return deployment.champion in (champion.version, self._folder_name)
+
+    def _change(self, deployment: Deployment) -> None:
+        """Try the champion, and swap it in. Raises StartFailed."""
+        tried_s, self._tried_s = self._tried_s, time.monotonic()
+        version, loop = deployment.champion, self._require_loop()
+        pin = deployment.digests.get(version)
+        with self._instance.book.take_turn(), open_version(self._root, version, pin=pin) as bundle:
+            if self._stopped or self._leaving():
+                return
+            if bundle.digest != self._recommender.variants.champion.model.digest:
+                verdict = self._try(bundle, since_s=tried_s)
+                if verdict.held_s > MAX_PAUSE_S and self._instance.has_supervisor:
+                    self._ask_for_others(deployment, verdict)
+                    return
+                self._candidate.withdraw(loop=loop)  # two models at most
+                self._swapper.swap(bundle, deployment, began_s=self._tried_s, loop=loop)
+            self._folder_name = version
+        self._settle(deployment, changed=True)
+
+    def _try(self, bundle: OpenBundle, *, since_s: float) -> Verdict:
+        verdict = self._instance.book.find(bundle, since_s=since_s)
+        if verdict is None:
+            verdict = probe(self._settings, bundle, measures=self._instance.has_supervisor)
+            self._instance.book.note(bundle, verdict)
+        verdict.require()
+        return verdict
+
+    def _ask_for_others(self, deployment: Deployment, verdict: Verdict) -> None:
+        """Have the supervisor replace the workers: a load here would hold up the answers."""
+        self._retries.delay()
+        if self._instance.book.claim(f"replace-{deployment.generation}", every_s=ASK_EVERY_S):
+            _log.info(
+                "Loading version %s would hold up answers: asking for the workers to be replaced one by one",
+                deployment.champion,
+                extra={"fields": {"seconds": round(verdict.held_s, 3)}},
+            )
+            os.kill(os.getppid(), signal.SIGHUP)
+
+    def _settle(self, deployment: Deployment, *, changed: bool) -> None:
+        """What should serve serves."""
+        if self._recommender.variants.generation != deployment.generation:
+            self._candidate.withdraw_unwanted(deployment, loop=self._require_loop())
+            self._swapper.adopt(deployment, loop=self._require_loop())
+        self._metrics.model.follows(deployment.generation)
+        self._metrics.model.refused(now=self._candidate.refusal is not None)
+        changed = changed or self._retries.refusal is not None
+        self._retries.clear()
+        if changed:
+            self._report()
+
+    def _refuse(self, version: str, refusal: ModelRefused) -> None:
+        self._metrics.model.reloaded("refused")
+        self._metrics.model.refused(now=True)
+        if self._retries.refuse(version, refusal):
+            serving = self._recommender.variants.champion.version
+            _log.error(
+                "Version %s cannot be used: %s answers on",
+                version,
+                serving,
+                extra={"fields": {"code": refusal.code, "why": str(refusal)}},
+            )
+        self._report()
+
+    def _note_fault(self, sentence: str) -> None:
+        """The deployment cannot be read: what serves serves on."""
+        if sentence != self._fault:
+            self._metrics.model.reloaded("malformed")
+            _log.error("The deployment cannot be read: nothing changes", extra={"fields": {"why": sentence}})
+        self._fault = sentence
+
+    def _read_current(self) -> str:
+        """The version that `current` names, for people; it cannot be used."""
+        try:
+            name = read_regular(self._root / CURRENT, CURRENT_MAX_BYTES).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return CURRENT
+        return name if name.isprintable() and len(name) <= 100 else CURRENT
+
+    def _report(self) -> None:
+        self._require_loop().call_soon_threadsafe(self._on_change)
+
+    def _require_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise RuntimeError("the watcher was not started")
+        return self._loop

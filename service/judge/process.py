@@ -1,0 +1,109 @@
+"""`nextitem-serve judge`: the process around the judge, its lock, its state, and its end."""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from model.contract.deployment.live_scores import LiveScoresMalformed, read_live_scores
+from model.contract.deployment.live_sums import LiveScores
+from service.errors import StartFailed
+from service.judge.judge import Judge
+from service.judge.log_reader import LogReader
+from service.judge.models import JudgedModels
+from service.judge.schedule import find_obstacle
+from service.settings import Settings
+from service.store.connection import connect
+
+LOCK: Final = "judge.lock"
+LOCK_WAIT_S: Final = 5.0
+"""How long to wait for the folder while the judge of a killed service still holds it."""
+_RETRY_S: Final = 0.05
+_NICENESS: Final = 19
+
+_log = logging.getLogger(__name__)
+
+
+def judge_store(settings: Settings, *, once: bool, dry_run: bool) -> int:
+    """Judge until told to stop, or once. Returns the exit status. Raises StartFailed."""
+    if settings.redis_url is None:
+        raise StartFailed("judge needs --redis-url; the service itself scores the events of an embedded store")
+    if obstacle := find_obstacle(settings):
+        raise StartFailed(obstacle)
+    os.nice(_NICENESS)
+    with contextlib.nullcontext() if dry_run else _hold(settings.bundle):
+        scores = _read_scores(settings.bundle)
+        before = scores.events
+        try:
+            asyncio.run(_judge(settings.redis_url, settings, scores, once=once, dry_run=dry_run))
+        except (RedisError, OSError) as error:
+            raise StartFailed("the store cannot be reached, or its log cannot be read") from error
+        if once:
+            said = "Would count %d events" if dry_run else "Counted %d events"
+            _log.info(said, scores.events - before)
+    return 0
+
+
+async def _judge(url: str, settings: Settings, scores: LiveScores, *, once: bool, dry_run: bool) -> None:
+    client = connect(url, password_file=settings.redis_password_file, max_connections=1)
+    reader = LogReader(client, scores.cursors)
+    models = JudgedModels(settings.bundle, scores)
+    judge = Judge(
+        settings.bundle,
+        scores,
+        reader=reader,
+        models=models,
+        types=settings.judge_types,
+        rate=settings.judge_rate,
+        patient=once,
+        dry_run=dry_run,
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, judge.stopping.set)
+    try:
+        await (judge.run_once() if once else judge.run())
+    finally:
+        await reader.close()
+        await client.aclose()
+
+
+def _read_scores(root: Path) -> LiveScores:
+    """What was counted before. A file that cannot be read is begun anew: old events then count as skipped."""
+    try:
+        return read_live_scores(root) or LiveScores()
+    except LiveScoresMalformed as error:
+        _log.error("%s. Counting begins anew; counters of live scores start from 0", error)
+        return LiveScores()
+
+
+@contextlib.contextmanager
+def _hold(root: Path) -> Iterator[None]:
+    """Hold the lock of a bundle folder's judge. Raises StartFailed if another one holds it for LOCK_WAIT_S."""
+    try:
+        descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StartFailed(f"the judge cannot write {root / LOCK}: {error.strerror}") from error
+    try:
+        until_s = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= until_s:
+                    raise StartFailed(
+                        f"another judge scores the models of {root}: there is one for a folder"
+                    ) from error
+                time.sleep(_RETRY_S)
+        yield
+    finally:
+        os.close(descriptor)

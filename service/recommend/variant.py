@@ -1,0 +1,110 @@
+"""A model at work: the model, its engine's thread, its pipeline and its batcher. They begin and end together."""
+
+import asyncio
+import contextlib
+
+from model.contract.deployment.document import VariantName
+from service.api.requests import MAX_TIMEOUT_MS
+from service.api.responses import Recommendation
+from service.inference.loading import Loaded
+from service.inference.model import LiveModel
+from service.inference.runner import EngineRunner
+from service.recommend.batcher import Batcher, Observers
+from service.recommend.monitor import Monitor
+from service.recommend.pending import PendingRequest
+from service.recommend.pipeline import Pipeline
+from service.recommend.role import Role
+from service.store.circuit_breaker import CircuitBreaker
+from service.store.history import HistoryStore
+from service.store.variant_counts import VariantTally
+from service.telemetry.metrics import Metrics
+
+CANDIDATE_WAITING = 0.25
+"""Share of the champion's queue that a candidate's has: it shall not hold more than it can answer."""
+
+
+class Variant:
+    """Everything that belongs to one model, so that its speed and its faults are told from those of the next one.
+
+    Nothing in it refers back to it: without the last request that uses it, its memory is free at once.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        store: HistoryStore,
+        breaker: CircuitBreaker,
+        metrics: Metrics,
+        max_batch: int,
+        max_waiting: int,
+    ) -> None:
+        """`breaker` guards reads of histories. At most `max_waiting` requests wait for a batch."""
+        self.model: LiveModel = loaded.model
+        self._thread = loaded.thread
+        self.monitor = Monitor(metrics)
+        stuck_after_s = MAX_TIMEOUT_MS / 1000  # nobody waits for longer
+        self.runner = EngineRunner(loaded.thread, stuck_after_s=stuck_after_s, on_run=self.monitor.ran)
+        self.pipeline = Pipeline(loaded.model, store=store, breaker=breaker, runner=self.runner)
+        self.batcher: Batcher[PendingRequest, Recommendation] = Batcher(
+            self.pipeline.answer,
+            max_batch=max_batch,
+            max_waiting=max_waiting,
+            observers=Observers(on_batch=metrics.batch_started, on_wait=metrics.waited, on_depth=_Depth(metrics)),
+        )
+        self.max_batch = max_batch
+        self._max_waiting = max_waiting
+
+    @property
+    def version(self) -> str:
+        """The version of its bundle."""
+        return self.model.manifest.version
+
+    @property
+    def name(self) -> VariantName:
+        """What its answers call it."""
+        return self.pipeline.role.name
+
+    def assume(self, role: Role, tally: VariantTally | None, *, champion: "Variant | None" = None) -> None:
+        """Answer in this role from now on; as a candidate, beside this champion.
+
+        A candidate never runs on the event loop's thread, where a run that turns slow would hold up the champion.
+        """
+        self.pipeline.role = role
+        self.monitor.assume(role, tally, None if champion is None else champion.runner)
+        self.runner.may_block = champion is None
+        share = 1.0 if champion is None else CANDIDATE_WAITING
+        self.batcher.max_waiting = max(1, int(share * self._max_waiting))
+
+    def start(self) -> None:
+        """Begin to answer, on the running loop."""
+        self.batcher.start()
+
+    async def close(self, *, within_s: float) -> bool:
+        """Refuse new requests and answer the waiting ones, then free the engine and end its thread.
+
+        False if they take longer: a hanging run is abandoned, and the engine is freed when it ends.
+        """
+        ended = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.batcher.close()
+                ended = True
+        released = asyncio.wrap_future(self._thread.submit(self.model.engine.release))
+        self.runner.close()
+        if ended:
+            await released
+        return ended
+
+
+class _Depth:
+    """Passes on how a queue's depth changes: the metric has that of all queues."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._depth = 0
+
+    def __call__(self, depth: int) -> None:
+        """The queue is so deep now."""
+        self._metrics.queue_changed(depth - self._depth)
+        self._depth = depth
