@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from model.contract.bundle import read_bundle
-from model.contract.deployment import journal
+from model.contract.deployment.changes import promote
+from model.contract.deployment.journal import read_journal
+from model.contract.deployment.writer import change_deployment
 from training.cli import main
 from training.errors import TrainingError
+from training.fit.interrupt import Interrupt
 from training.retrain import command, retrain
 from training.retrain.champion import find_champion
 from training.retrain.retrain import Outcome
@@ -60,7 +63,7 @@ def test_champion_gets_a_candidate(place, call, archive):
     assert lineage
     assert (lineage["parent"], lineage["start"], lineage["metrics"]) == (champion, "warm", "before refit")
     assert lineage["offline"]["questions"] >= 300
-    [entry] = journal.read_journal(place.bundles)
+    *_, entry = read_journal(place.bundles)
     assert (entry["action"], entry["by"]) == ("candidate", "retrain")
     assert entry["evidence"]["offline"] == lineage["offline"]
 
@@ -81,8 +84,7 @@ def test_champion_gets_a_candidate(place, call, archive):
     code, out, _ = call(archive)
     assert (code, "is on trial: wait for its verdict" in out) == (0, True)
     assert place.deployment == deployment
-    (place.bundles / "deployment.json").unlink()
-    (place.bundles / "current").write_text(deployment.candidate)
+    change_deployment(place.bundles, promote(why="it is better"), action="promote", by="judge")
     parent = find_champion(place.bundles, place.runs)
     assert parent.run is not None
     assert parent.run.path == made / "whole"
@@ -117,7 +119,7 @@ def test_too_few_questions_and_nothing_new(call, place, events):
     assert not list(place.runs.glob("retrain-*"))
 
 
-def test_need_is_what_the_champion_does_not_know(call, place, trained_place, events, archive, monkeypatch):
+def test_need_is_what_the_champion_does_not_know(call, archive, monkeypatch):
     """The share of the newest day's events; below 5 % there is no need."""
     monkeypatch.setattr(retrain, "find_need", lambda *_: None)
     code, out, _ = call(archive, "--if-needed")
@@ -128,7 +130,7 @@ def test_need_is_what_the_champion_does_not_know(call, place, trained_place, eve
     assert "of the newest day's events are of items that the champion does not know" in err
 
 
-def test_wrong_calls(call, place, archive, tmp_path):
+def test_wrong_calls(call, place, archive):
     """Each is refused with a sentence, and status 2."""
     assert call(archive, "--set", "model.width=32", "--dry-run")[2].count("another architecture") == 1
     lock = (place.runs / command.LOCK).open("w")
@@ -170,7 +172,7 @@ def test_every_goes_on_until_a_signal(call, archive, monkeypatch):
 
 def test_stop_leaves_nothing_behind(call, place, archive, monkeypatch):
     """The first signal ends the training between two steps."""
-    monkeypatch.setattr(command.Interrupt, "is_asked", lambda self: bool(list(place.runs.glob("retrain-*"))))
+    monkeypatch.setattr(Interrupt, "is_asked", lambda _: bool(list(place.runs.glob("retrain-*"))))
     code, _, err = call(archive)
     assert (code, "nothing was published" in err) == (130, True)
     assert not list(place.runs.glob("retrain-*"))
