@@ -110,11 +110,15 @@ class ItemDescription(TypedDict):
 
 
 class CandidateDescription(TypedDict):
-    """The version on trial. `share` is the share of users that it answers, null unless the mode is canary."""
+    """The version on trial. `share` is the share of users that it answers, null unless the mode is canary.
+
+    `in_use` says whether this worker answers them by it: it is loaded, and neither failing nor slow.
+    """
 
     version: str
     mode: Literal["shadow", "canary"]
     share: float | None
+    in_use: bool
 
 
 class RefusedModel(TypedDict):

@@ -31,7 +31,6 @@ ARCHIVE = "archive"
 LOCK_WAIT_S: Final = 5.0
 """How long to wait for the folder while the archiver of a killed service still holds it."""
 
-
 ANSWER_WAIT_S: Final = 600.0
 """How long `archive --once` waits for the running archiver, which may be in the middle of a long run."""
 

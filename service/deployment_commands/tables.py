@@ -31,7 +31,7 @@ def describe_versions(
             "role": name_role(version.name, deployment),
             "trained_at": version.manifest.trained_at if version.manifest else None,
             "items": version.manifest.item_count if version.manifest else None,
-            "ndcg_at_10": version.manifest.metrics.get(NDCG) if version.manifest else None,
+            "ndcg_at_10": _find_score(version),
             **_describe_live(version.name, live),
             "workers": None if sight.fault else sight.count_on(version.name),
             "fault": version.fault,
@@ -120,6 +120,11 @@ def format_journal(entries: Iterable[Entry]) -> str:
         cells = (entry.get("at"), entry["generation"], entry.get("by"), entry.get("action"), to, entry.get("why"))
         rows.append(tuple(_make_plain(cell) for cell in cells))
     return format_rows(rows)
+
+
+def _find_score(version: Version) -> float | None:
+    metrics = version.manifest.metrics if version.manifest else {}
+    return next((value for name, value in metrics.items() if name.upper() == NDCG), None)
 
 
 def _describe_live(version: str, live: LiveScores | None) -> dict[str, Any]:

@@ -16,10 +16,13 @@ from service.errors import StartFailed
 from service.store.connection import connect
 from service.store.worker_states import WorkerState, read_worker_states
 
-CALL_S = 2.0
+CALL_S = 1.5
 POLL_S = 0.3
-PATIENCE_S = 3.0
-"""How long the store may not answer, or nobody report, before a change that was made goes without waiting."""
+PATIENCE_S = 1.0
+"""How long the store may not answer, or nobody report, before a change that was made goes without waiting.
+
+A rollback must not take long while the store is down.
+"""
 
 Outcome = Literal["followed", "refused", "late", "unseen", "nobody"]
 

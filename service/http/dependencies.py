@@ -1,6 +1,5 @@
 """The application context: the parts of a running service that its routes use."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -36,6 +35,8 @@ class Service:
     """None for a single bundle, which nothing changes."""
     reporter: Reporter
     tally_writer: TallyWriter
+    refresh: Callable[[], None] | None = None
+    """Has all workers look at the bundle folder; None if nothing is followed."""
 
     @property
     def model(self) -> LiveModel:

@@ -43,7 +43,9 @@ class Percentiles:
         """Take the champion's items in the order of their indexes, and its popular list."""
         last = max(1, len(item_ids) - 1)
         places = popular.places[1:].tolist()
-        self._of = {item_id: 1 - place / last for item_id, place in zip(item_ids, places, strict=True)}
+        self._of: dict[str, float] = {
+            item_id: 1 - place / last for item_id, place in zip(item_ids, places, strict=True)
+        }
 
     def look_up(self, item_id: str) -> float:
         """An item's percentile; 0 for one that the champion does not know."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
-from model.contract.deployment.live_sums import LiveScores, Series, VariantName
+from model.contract.deployment.document import Deployment, DeploymentError, VariantName, read_deployment
+from model.contract.deployment.live_sums import LiveScores, Series
 from model.contract.manifest import BundleError
 from service.errors import StartFailed
 from service.inference.model import LiveModel, load_model
@@ -97,13 +97,13 @@ class JudgedModels:
         return JudgedModel(Series(variant, version), model) if version and model else None
 
     def _load(self, version: str, write: Callable[[], None]) -> None:
-        begun = self._scores.loading
-        crashes = begun[1] if begun and begun[0] == version else 0
-        self._scores.loading = None
+        loading = self._scores.loading
+        crashes = loading.get(version, 0)
         if crashes >= CRASHES:
+            del loading[version]
             self._refuse(version, f"it ended the judge {crashes} times while it was loaded")
             return
-        self._scores.loading = (version, crashes + 1)
+        loading[version] = crashes + 1
         write()
         try:
             model = load_model(self._root / version, provider="cpu", threads=1, max_batch=BATCH)
@@ -116,8 +116,7 @@ class JudgedModels:
             self._scores.refused.pop(version, None)
             self._refused_s.pop(version, None)
             _log.info("Judging %s", version)
-        finally:
-            self._scores.loading = None
+        del loading[version]
 
     def _require_digest(self, version: str, model: LiveModel) -> None:
         pinned = self.deployment.digests.get(version) if self.deployment else None

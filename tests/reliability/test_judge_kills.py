@@ -30,7 +30,7 @@ KILLS = int(os.environ.get("JUDGE_KILLS", "4"))
 """How often something is killed; 20 for the whole proof."""
 PATIENCE_S = 120.0
 PORTION = 40
-STORE_OPTIONS = "--port 0 --appendonly yes --appendfsync always --save".split()
+STORE_OPTIONS = ["--port", "0", "--appendonly", "yes", "--appendfsync", "always", "--save"]
 
 
 class Victims:

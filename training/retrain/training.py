@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from model.nets.network import Network, SequenceNetwork
+from model.nets.registry import NETWORKS
 from training.baselines.rules import learn_rules, require_room
 from training.data.event_features import learn_event_features
 from training.data.histories import Histories
@@ -23,7 +24,6 @@ from training.fit.fit import COMPARED, check_device, conclude_run, train_run
 from training.fit.ppmi import count_related
 from training.json_files import write_json
 from training.recipe import Recipe
-from training.recipe_models import NETWORKS, NetworkRecipe
 from training.retrain.champion import Champion
 from training.retrain.held_out import HeldOut
 from training.retrain.warm_start import Carried, Source, carry, is_same_network, shrink_and_perturb
@@ -56,8 +56,8 @@ class Job:
 
 def choose_start(wanted: str, champion: Champion, recipe: Recipe) -> Start:
     """Begin with the champion's weights where they fit the recipe. Raises RecipeError for what cannot be served."""
-    if recipe.model.name not in NETWORKS or not isinstance(recipe.model, NetworkRecipe):
-        raise RecipeError(f"{recipe.model.name} counts a log: retrain trains networks")
+    if not issubclass(NETWORKS.get(recipe.model.name, Network), SequenceNetwork):
+        raise RecipeError(f"retrain trains networks that can be served: {recipe.model.name} is none")
     if wanted == "cold":
         return Start("cold", None)
     if champion.run is None:

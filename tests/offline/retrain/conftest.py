@@ -66,7 +66,9 @@ def write_archive(folder, events):
 
 
 class Place:
-    """Runs and bundles with a champion."""
+    """Runs and bundles with a champion, and the logs beside them."""
+
+    GONE, LATE = GONE, LATE
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.runs, self.bundles = folder, folder / "runs", folder / "bundles"
@@ -74,6 +76,12 @@ class Place:
     @property
     def deployment(self):
         return read_deployment(self.bundles)
+
+    def write_csv(self, name, events):
+        return write_csv(self.folder / name, events)
+
+    def write_archive(self, name, events):
+        return write_archive(self.folder / name, events)
 
     def list_files(self):
         """Every file with its content."""

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from model.contract.vocabulary import Vocabulary
+from model.nets.network import SequenceNetwork
 from model.nets.registry import make_network
 from training.data.split import Questions
 from training.errors import DataError
@@ -63,6 +64,7 @@ def test_graph_answers_as_the_network_ranks(timed_log):
     known = Vocabulary([item for item in timed_log.vocabulary.item_ids if item != "i03"])
     torch.manual_seed(3)
     network = make_network("sasrec", item_count=11, max_length=6, width=8, layers=1, heads=1, dropout=0.0).eval()
+    assert isinstance(network, SequenceNetwork)
     asked = hold_out(timed_log, 90).asked
     gains = answer_questions(Graph.of_network(network, known), timed_log, asked)
     unknown = asked.targets == 3
@@ -70,7 +72,7 @@ def test_graph_answers_as_the_network_ranks(timed_log):
     assert (gains["NDCG@10"][unknown] == 0).all()
     index_of = np.append(0, known.encode(timed_log.vocabulary.item_ids))
     rows = np.flatnonzero(~unknown)
-    histories = [index_of[asked.histories[row]] for row in rows]
+    histories = [index_of[asked.histories[int(row)]] for row in rows]
     histories = [history[history > 0].astype(np.int32) for history in histories]
     ends = np.cumsum([len(history) for history in histories])
     same = type(asked.histories)(np.concatenate(histories), np.append(0, ends[:-1]), ends)

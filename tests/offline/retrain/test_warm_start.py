@@ -8,8 +8,12 @@ import torch
 from scipy import sparse
 
 from model.contract.vocabulary import Vocabulary
+from model.nets.features import SideInformation
+from model.nets.network import SequenceNetwork
+from model.nets.nova import Nova
 from model.nets.registry import make_network
 from training.recipe import make_recipe
+from training.recipe_models import NetworkRecipe, TransformerRecipe
 from training.retrain.warm_start import PERTURB, SHRINK, Source, carry, is_same_network, shrink_and_perturb
 
 OLD = Vocabulary(["b", "c", "d", "e", "f"])
@@ -22,11 +26,10 @@ def draw(name, vocabulary, seed, **sizes):
     """A network whose every weight is far from 0."""
     torch.manual_seed(seed)
     shape = {"layers": 1, "heads": 2} if name != "gru4rec" else {}
-    network = make_network(
-        name,
-        item_count=len(vocabulary),
-        **make_recipe({"model": {"name": name, **SIZES, **shape, **sizes}}).model.sizes,
-    )
+    recipe = make_recipe({"model": {"name": name, **SIZES, **shape, **sizes}})
+    assert isinstance(recipe.model, NetworkRecipe)
+    network = make_network(name, item_count=len(vocabulary), **recipe.model.sizes)
+    assert isinstance(network, SequenceNetwork)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_()
@@ -94,7 +97,6 @@ def test_item_that_was_never_trained_on_is_new():
 
 def test_items_by_features_keep_their_features():
     """NOVA with id_dropout makes a new item's row of its features."""
-    from model.nets.features import SideInformation  # noqa: PLC0415
 
     def make(vocabulary, codes, seed):
         torch.manual_seed(seed)
@@ -110,9 +112,11 @@ def test_items_by_features_keep_their_features():
                 }
             }
         )
+        assert isinstance(recipe.model, NetworkRecipe)
         table = torch.tensor([0, *codes, 0])[:, None]
         side = SideInformation(items=[(table, 2)], events={}, type_count=0)
         network = make_network("nova-bert", item_count=len(vocabulary), side=side, **recipe.model.sizes)
+        assert isinstance(network, Nova)
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.normal_()
@@ -141,6 +145,7 @@ def test_shrunk_start_lies_between():
 def test_weights_fit_the_same_architecture_only():
     """Dropout and what is added to scores may change; sizes, and the network itself, may not."""
     model = make_recipe({"model": {"name": "sasrec", "width": 16}}).model
+    assert isinstance(model, TransformerRecipe)
     assert is_same_network(model, replace(model, dropout=0.5, rules_per_item=10, popularity_discount=1.0))
     assert not is_same_network(model, replace(model, width=32))
     assert not is_same_network(model, make_recipe({"model": {"name": "bert4rec", "width": 16}}).model)

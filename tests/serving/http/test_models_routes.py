@@ -5,6 +5,7 @@ import errno
 import shutil
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
