@@ -24,7 +24,7 @@ from demo.replay import send_histories
 DATA = Path(".cache/ml-100k")
 FOLDER = Path("artifacts/day-two")
 RATE, JUDGE_RATE = 100.0, 200
-FIRST_S, RETRAIN_S = 25, 40
+FIRST_S, RETRAIN_S = 15, 40
 """Seconds of training, of the first model and of the next one."""
 BEFORE_S, NEW_S, TRIAL_S, AFTER_S = 8.0, 16.0, 22.0, 8.0
 """Seconds of traffic: without new films, with them, at most until the verdict, and after it."""
@@ -53,7 +53,14 @@ def run(port: int) -> None:
     new = choose_new(ratings)
     past = cut_past(ratings, new)
     write_log(past, FOLDER / "past.csv")
-    first = ("--set", f"train.budget_seconds={FIRST_S}", "--set", "train.item_init=ppmi")
+    first = (
+        "--set",
+        f"train.budget_seconds={FIRST_S}",
+        "--set",
+        "train.item_init=ppmi",
+        "--set",
+        "model.rules_per_item=200",
+    )
     train("fit", "bert4rec-small", "--data", str(FOLDER / "past.csv"), *first, "--out", str(runs / "first"))
     train("publish", str(runs / "first"), "--out", str(bundles))
     head(2, "Everybody's past, and a day like any other")
