@@ -24,7 +24,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz drain deployments trial overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
+.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -32,6 +32,9 @@ help: ## List the targets
 
 demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, RECIPE=nova, FRESH=1 trains anew, CHECK=1 verifies and exits
 	@$(BIN)/python -m demo --port $(PORT) --recipe $(RECIPE) $(if $(FRESH),--fresh) $(if $(CHECK),--check)
+
+day-two: $(VENV)/.run ## A model's second day: new films, live quality falls, retrain, trial, promotion, rollback; PORT=8000
+	@$(BIN)/python -m demo.day_two --port $(PORT)
 
 test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite on two cores, integration against a real Valkey included; JOBS=1, COVERAGE=1 measures it
 ifeq ($(COVERAGE),)
