@@ -24,7 +24,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
+.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -109,6 +109,9 @@ chaos: $(VENV)/.run $(VENV)/.dev ## Lose no event: 50,000 under 112 faults, 21 p
 
 soak: $(VENV)/.run ## Watch the service's memory under ten minutes of traffic, and a leaking control's under three
 	@$(BIN)/python -m benchmarks.reliability.soak
+
+swaps: $(VENV)/.run ## Swap models 200 times under load with one worker and with two; OPTIONS=--corrupt: 1,000 damaged bundles
+	@$(BIN)/python -m benchmarks.reliability.swaps $(OPTIONS)
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
