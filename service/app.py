@@ -177,7 +177,6 @@ def _make_service(
         watcher=watcher,
         reporter=reporter,
         tally_writer=TallyWriter(client, recommender=recommender),
-        refresh=None if watcher is None else watcher.refresh,
     )
 
 

@@ -35,8 +35,6 @@ class Service:
     """None for a single bundle, which nothing changes."""
     reporter: Reporter
     tally_writer: TallyWriter
-    refresh: Callable[[], None] | None = None
-    """Has all workers look at the bundle folder; None if nothing is followed."""
 
     @property
     def model(self) -> LiveModel:
