@@ -24,7 +24,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz drain overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
+.PHONY: help demo test fuzz drain trial overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -48,6 +48,9 @@ fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the
 
 drain: $(VENV)/.run $(VENV)/.dev ## Stop the service under load 20 times with one worker, 20 with two, and replace two 20 times; nobody is failed
 	DRAIN_TIMES=20 $(BIN)/pytest --timeout 1800 -rP tests/serving/http/test_drain.py -k under_load
+
+trial: $(VENV)/.run ## Simulate 1,000 trials of each kind: how often a verdict on a candidate errs, and how soon it finds what is there
+	@$(BIN)/python -m benchmarks.trial $(OPTIONS)
 
 overload: $(VENV)/.run ## Ask three times as much as the model can answer, with events beside it
 	@$(BIN)/python -m benchmarks.reliability.overload

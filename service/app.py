@@ -31,7 +31,7 @@ from service.http.openapi import install_openapi
 from service.http.outer_middleware import RequestMiddleware
 from service.http.problems import install_problems
 from service.http.protocol import RULES, ConnectionRules
-from service.http.routes import erasure, events, lookup, operations, recommend
+from service.http.routes import erasure, events, lookup, models, operations, recommend
 from service.http.routes.pages import OPENAPI, make_pages
 from service.http.static_routes import StaticRoutes
 from service.inference.engine import RUNTIME_VERSION
@@ -50,7 +50,7 @@ from service.store_monitor import StoreMonitor
 from service.system.open_files import limit_connections
 from service.telemetry.metrics import Metrics
 
-ROUTERS = (recommend.router, events.router, lookup.router, erasure.router, operations.router)
+ROUTERS = (recommend.router, events.router, lookup.router, models.router, erasure.router, operations.router)
 
 
 class Application:
@@ -98,7 +98,12 @@ def create_app(
 
 def _make_metrics(settings: Settings, model: LiveModel, routes: Sequence[tuple[str, str]]) -> Metrics:
     manifest = model.manifest
-    metrics = Metrics(event_types=settings.event_types, model_version=manifest.version, routes=routes)
+    metrics = Metrics(
+        event_types=settings.event_types,
+        model_version=manifest.version,
+        routes=routes,
+        bundles=settings.bundle if is_followed(settings.bundle) else None,
+    )
     metrics.built(version=version("nextitem"), onnxruntime=RUNTIME_VERSION)
     describe_model(metrics, model)
     metrics.model.models_loaded(1)

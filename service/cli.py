@@ -1,7 +1,7 @@
 """The command nextitem-serve: reads the settings, starts the store and the workers, and stops them in reverse order.
 
-The subcommand `archive` only archives the log of a store, and `judge` only scores its events; `keys` and `store` manage
-API keys and the embedded store.
+The subcommand `archive` only archives the log of a store, and `judge` only scores its events; `keys`, `store` and
+`models` manage API keys, the embedded store, and which model answers.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from service.archive.schedule import ARCHIVE, archive_store, check_archiver, run
 from service.auth.commands import manage_keys
 from service.auth.key_file import is_exposed, read_keys
 from service.backup.commands import manage_store
+from service.deployment_commands.commands import manage_models
 from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
 from service.judge.schedule import JUDGE, run_judge
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return manage_keys(words[1:])
     if words[:1] == ["store"]:
         return manage_store(words[1:])
+    if words[:1] == ["models"]:
+        return manage_models(words[1:])
     command = _find_command(words)
     given = vars(command.parser.parse_args(words[1:] if command.settings else words))
     flags = {name: given.pop(name) for name in command.flags}
@@ -102,9 +105,10 @@ def make_parser() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="Serve next-item recommendations from a bundle.",
         epilog=f"An environment variable can set each option: {PREFIX} and its name in capitals, such as "
-        f"{PREFIX}REDIS_URL. Other commands: `{PROGRAM} keys` manages API keys, `{PROGRAM} store` checks, backs up and "
-        f"restores the embedded store, `{PROGRAM} {ARCHIVE}` archives the log of another store, `{PROGRAM} {JUDGE}` "
-        "scores its events. Each has a --help.",
+        f"{PREFIX}REDIS_URL. Other commands: `{PROGRAM} models` shows and changes which model answers, "
+        f"`{PROGRAM} keys` manages API keys, `{PROGRAM} store` checks, backs up and restores the embedded store, "
+        f"`{PROGRAM} {ARCHIVE}` archives the log of another store, `{PROGRAM} {JUDGE}` scores its events. Each has a "
+        "--help.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('nextitem')}")

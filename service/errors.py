@@ -19,6 +19,9 @@ ServiceError
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
 │   ├── HistoryBehind            409     history-version
 │   ├── VariantUnavailable       409     variant-unavailable
+│   ├── DeploymentChanged        409     generation-conflict
+│   ├── FolderReadOnly           409     read-only
+│   ├── DeploymentRefused        409     deployment-refused
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
 │   │   └── StoreNotDurable                                       the store may lose events, so none is accepted
 │   ├── Overloaded               503     overloaded               with Retry-After
@@ -220,6 +223,33 @@ class VariantUnavailable(Problem):
         "No candidate answers here: none is in canary, or it is not loaded. Leave variant out, or retry when GET "
         "/model names a candidate."
     )
+
+
+class DeploymentChanged(Problem):
+    """The deployment is no longer of the generation that the request was meant for, or is being changed now."""
+
+    status = 409
+    slug = "generation-conflict"
+    title = "The deployment has changed meanwhile"
+    default_detail = "Somebody else changed the deployment: read GET /models, then decide again."
+
+
+class FolderReadOnly(Problem):
+    """The service may not write to its bundle folder, as in docker compose."""
+
+    status = 409
+    slug = "read-only"
+    title = "The service cannot write to the bundle folder"
+    default_detail = "Run `nextitem-serve models` on a machine that can write to the bundle folder: services follow it."
+
+
+class DeploymentRefused(Problem):
+    """The deployment does not allow the change, or it cannot be read."""
+
+    status = 409
+    slug = "deployment-refused"
+    title = "The deployment does not allow this"
+    default_detail = "The deployment cannot be read: look at `nextitem-serve models status`."
 
 
 class StoreUnavailable(Problem):

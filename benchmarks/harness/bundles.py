@@ -1,7 +1,6 @@
 """Bundle folders with several versions of one bundle, whose catalogues have nothing in common, and damaged ones."""
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +31,7 @@ def seal(folder: Path, **fields: object) -> None:
         manifest["files"][name] = {"sha256": described.sha256, "bytes": described.bytes}
     aside = folder / f".{MANIFEST}"
     aside.write_text(json.dumps(manifest), encoding="utf-8")
-    os.replace(aside, folder / MANIFEST)
+    aside.replace(folder / MANIFEST)
 
 
 def _rename(value: Any, items: set[str], prefix: str) -> Any:  # noqa: ANN401 - any part of a JSON document

@@ -49,6 +49,8 @@ class Outcome:
     source: str
     """Of an answer of /recommend, else empty."""
     degraded: str
+    fault: str = ""
+    """What is wrong with the answer's content, where somebody looks."""
 
 
 def encode_post(path: str, body: bytes) -> bytes:
@@ -73,11 +75,17 @@ def plan(payloads: Sequence[bytes], *, rate: float, seconds: float, label: str =
 
 
 async def fire(
-    host: str, port: int | Callable[[], int], shots: Iterable[Shot], *, stop: asyncio.Event | None = None
+    host: str,
+    port: int | Callable[[], int],
+    shots: Iterable[Shot],
+    *,
+    stop: asyncio.Event | None = None,
+    find_fault: Callable[[bytes], str] = lambda _content: "",
 ) -> list[Outcome]:
     """Send each shot when it is due, until `stop` is set, and wait for all answers. Shots come in order of time.
 
-    The port of a service that starts anew is asked for with every connection.
+    `find_fault` looks at the content of each answer with status 200. The port of a service that starts anew is asked
+    for with every connection.
     """
     idle: list[_Connection] = []
     flying: set[asyncio.Task[None]] = set()
@@ -102,7 +110,9 @@ async def fire(
         found = _SOURCE.search(content)
         source, degraded = ((part or b"").decode() for part in found.groups()) if found else ("", "")
         latency_s = time.perf_counter() - due_s
-        outcomes.append(Outcome(shot.label, shot.at_s, late_s, latency_s, int(head[9:12] or 0), source, degraded))
+        status = int(head[9:12] or 0)
+        fault = find_fault(content) if status == 200 else ""
+        outcomes.append(Outcome(shot.label, shot.at_s, late_s, latency_s, status, source, degraded, fault))
 
     for shot in shots:
         wait_s = began_s + shot.at_s - time.perf_counter()

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from model.contract.deployment.document import VariantName
+from model.contract.deployment.document import MODES, WHY_MAX, VariantName
 from model.contract.vocabulary import ID_PATTERN, MAX_ID_LENGTH
 from service.api.timestamps import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
 from service.api.validation import refuse
@@ -23,6 +23,8 @@ from service.settings import DEFAULT_TYPE
 from service.store.event import EVENT_ID_PATTERN
 
 MAX_ITEMS = 1000
+NAME_PATTERN = "^[0-9A-Za-z][0-9A-Za-z._-]*$"
+"""What may name a version, as model.contract.manifest has it."""
 MAX_K = 500
 MAX_REQUESTS = 256
 MAX_LISTED = 10_000
@@ -38,6 +40,8 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pa
 EventId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^{EVENT_ID_PATTERN}$")]
 # fail_fast: ten thousand wrong ids make one error, not ten thousand.
 Items = Annotated[list[Id], Field(max_length=MAX_ITEMS, fail_fast=True)]
+Version = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=NAME_PATTERN)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Listed = Annotated[list[Id], Field(max_length=MAX_LISTED, fail_fast=True)]
 Candidates = Annotated[list[Id], Field(min_length=1, max_length=MAX_LISTED, fail_fast=True)]
 
@@ -92,6 +96,51 @@ class RecommendBatchRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     requests: list[RecommendRequest] = Field(min_length=1, max_length=MAX_REQUESTS)
+
+
+class DeploymentRequest(BaseModel):
+    """The body of POST /models/promote, return, rollback, hold and resume; every field may be left out."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    why: Annotated[str, StringConstraints(max_length=WHY_MAX)] = Field(default="", description="for the journal")
+    if_generation: int | None = Field(
+        default=None, ge=0, description="change only a deployment of this generation; else 409"
+    )
+
+
+class UseRequest(DeploymentRequest):
+    """The body of POST /models/use."""
+
+    version: Version = Field(description="version that answers from now on")
+
+
+class ShareRequest(DeploymentRequest):
+    """The body of POST /models/share."""
+
+    share: Share = Field(description="share of users that the candidate answers; 0 is shadow")
+
+
+def _check_mode(value: str) -> str:
+    if value not in MODES[1:]:
+        raise refuse("enum", "must be shadow or canary")
+    return value
+
+
+class CandidateRequest(DeploymentRequest):
+    """The body of POST /models/candidate. In canary `share` must be above 0, in shadow there is none."""
+
+    version: Version = Field(description="version to put on trial, in place of any candidate")
+    mode: Annotated[str, AfterValidator(_check_mode), WithJsonSchema({"type": "string", "enum": [*MODES[1:]]})] = Field(
+        default="shadow", description="shadow: it is only scored; canary: it also answers its share of users"
+    )
+    share: Share = Field(default=0.0, description="share of users that it answers in canary")
+
+    @model_validator(mode="after")
+    def _check_share(self) -> Self:
+        if (self.mode == "canary") != bool(self.share):
+            raise refuse("share", "canary needs a share above 0, and shadow takes none")
+        return self
 
 
 def _context(info: ValidationInfo) -> dict[str, Any]:

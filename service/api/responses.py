@@ -110,11 +110,15 @@ class ItemDescription(TypedDict):
 
 
 class CandidateDescription(TypedDict):
-    """The version on trial. `share` is the share of users that it answers, null unless the mode is canary."""
+    """The version on trial. `share` is the share of users that it answers, null unless the mode is canary.
+
+    `in_use` says whether this worker answers them by it: it is loaded, and neither failing nor slow.
+    """
 
     version: str
     mode: Literal["shadow", "canary"]
     share: float | None
+    in_use: bool
 
 
 class RefusedModel(TypedDict):
@@ -145,6 +149,43 @@ class ModelDescription(TypedDict):
     variant: VariantName
     candidate: CandidateDescription | None
     refused: RefusedModel | None
+
+
+class VersionDescription(TypedDict):
+    """One version of the bundle folder. Without a readable manifest, all but its name and role are null."""
+
+    version: str
+    role: Literal["champion", "candidate", "previous"] | None
+    trained_at: str | None
+    item_count: int | None
+    metrics: dict[str, float] | None
+
+
+class DeploymentDescription(TypedDict):
+    """Who answers. `judged` tells whether the judge may promote and return the candidate."""
+
+    generation: int
+    champion: str
+    candidate: str | None
+    mode: Literal["off", "shadow", "canary"]
+    share: float
+    previous: str | None
+    judged: bool
+    at: str
+    by: str
+
+
+class ModelList(TypedDict):
+    """The answer of GET /models: the newest versions, oldest training first, and the deployment."""
+
+    versions: list[VersionDescription]
+    deployment: DeploymentDescription
+
+
+class Refreshed(TypedDict):
+    """The answer of POST /models/refresh: the workers were told to look at the bundle folder."""
+
+    status: Literal["asked"]
 
 
 class Liveness(TypedDict):

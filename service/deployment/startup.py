@@ -26,7 +26,7 @@ def load_first(settings: Settings, book: ProbeBook, handed_over: OpenBundle | No
     except StartFailed as error:
         if handed_over is None:
             raise
-        _log.error("Serving what the service started with", extra={"fields": {"why": str(error)}})
+        _log.error("Using what the service started with", extra={"fields": {"why": str(error)}})
         return load_configured(settings, handed_over)
     if deployment is None:
         return load_configured(settings, handed_over)
@@ -44,11 +44,11 @@ def _load_choice(settings: Settings, book: ProbeBook, deployment: Deployment, ha
             first = first or refusal
             continue
         if first is not None:
-            _log.warning("Serving %s instead of %s", version, deployment.champion)
+            _log.warning("Using version %s instead of %s", version, deployment.champion)
         return loaded
     if handed_over is None:
         raise first or StartFailed("the deployment names no version")
-    _log.warning("Serving what the service started with instead of %s", deployment.champion)
+    _log.warning("Using what the service started with instead of %s", deployment.champion)
     return load_configured(settings, handed_over)
 
 

@@ -73,7 +73,7 @@ class Swapper:
         self._retire(before, loop)
         resident = read_resident_bytes()
         _log.info(
-            "Serving %s",
+            "Now serving %s",
             f"{bundle.manifest.name} {bundle.manifest.version}",
             extra={
                 "fields": {

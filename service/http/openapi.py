@@ -8,7 +8,16 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
-from service.api.requests import EventRequest, EventsRequest, RecommendBatchRequest, RecommendRequest
+from service.api.requests import (
+    CandidateRequest,
+    DeploymentRequest,
+    EventRequest,
+    EventsRequest,
+    RecommendBatchRequest,
+    RecommendRequest,
+    ShareRequest,
+    UseRequest,
+)
 from service.api.responses import ProblemDescription
 from service.auth.guard import SCHEME
 from service.errors import Forbidden, Unauthorized
@@ -17,6 +26,16 @@ from service.settings import DEFAULT_TYPE
 
 _REFERENCE = "#/components/schemas/{model}"
 _USER = "example-user"
+_BODIES = (
+    RecommendRequest,
+    RecommendBatchRequest,
+    EventRequest,
+    EventsRequest,
+    DeploymentRequest,
+    UseRequest,
+    CandidateRequest,
+    ShareRequest,
+)
 
 
 def install_openapi(app: FastAPI, *, choose_item: Callable[[], str]) -> None:
@@ -39,8 +58,7 @@ def install_openapi(app: FastAPI, *, choose_item: Callable[[], str]) -> None:
 
 def _describe(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    bodies = (RecommendRequest, RecommendBatchRequest, EventRequest, EventsRequest)
-    requests = [(schema, "validation") for schema in bodies]
+    requests = [(schema, "validation") for schema in _BODIES]
     _, definitions = models_json_schema(requests, ref_template=_REFERENCE)  # type: ignore[arg-type]
     problem = TypeAdapter(ProblemDescription).json_schema(ref_template=_REFERENCE)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})

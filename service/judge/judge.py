@@ -18,12 +18,13 @@ from redis.exceptions import RedisError
 from model.contract.deployment.live_scores import LiveScoresMalformed, write_live_scores
 from model.contract.deployment.live_sums import Cursor, LiveScores, Skip
 from service.errors import EngineUnavailable
+from service.judge.attribution import Attribution
 from service.judge.events import Damaged, LoggedEvent, find_before
 from service.judge.log_reader import LogReader, Portion
 from service.judge.models import BATCH, JudgedModels
-from service.judge.observers import Observer
 from service.judge.scoring import Case, JudgedModel, Score, score_cases
 from service.judge.token_bucket import TokenBucket
+from service.judge.trial_keeper import TrialKeeper
 from service.judge.user_cap import HOUR_MS, UserCap
 
 TICK_S: Final = 0.5
@@ -59,7 +60,8 @@ class Judge:
         *,
         reader: LogReader,
         models: JudgedModels,
-        observers: Sequence[Observer] = (),
+        trial: TrialKeeper,
+        attribution: Attribution,
         types: Sequence[str] = (),
         rate: float,
         cap: UserCap | None = None,
@@ -70,7 +72,8 @@ class Judge:
         self._scores = scores
         self._reader = reader
         self._models = models
-        self._observers = observers
+        self._trial = trial
+        self._attribution = attribution
         self._types = frozenset(types)
         self._bucket = TokenBucket(rate)
         self._cap = cap or UserCap()
@@ -80,7 +83,7 @@ class Judge:
         self._clock_ms: float | None = None
         """The store's time, less this process's monotonic one; None before it was read."""
         self._follow_s = self._write_s = float("-inf")
-        self._unwritten = 0
+        self._unwritten, self._written = 0, True
         self._fault: str | None = None
         self.stopping = asyncio.Event()
 
@@ -118,40 +121,45 @@ class Judge:
 
         Raises RedisError, OSError, TimeoutError: what was not counted then is read or judged again.
         """
-        now_s = time.monotonic()
-        if now_s - self._follow_s >= FOLLOW_S:
-            self._models.follow(self.write)
-            self._follow_s = time.monotonic()
-        due = now_s - self._write_s >= WRITE_S
+        begun_s = time.monotonic()
+        due = begun_s - self._write_s >= WRITE_S
         portion = await self._reader.read(recount=due or self._patient)
         self._take(portion)
+        if begun_s - self._follow_s >= FOLLOW_S:  # after the first reading: from there on every event is accounted for
+            self._follow()
         self._skip_to_newest()
         while self._waiting and (tokens := BATCH if self._patient else self._bucket.peek()) >= 1:
             await self._judge_some(min(BATCH, int(tokens)))
-        for observer in self._observers:
-            observer.decide(self._now_ms())
         if due or self._unwritten >= WRITE_TRIALS:
             self.write()
+        if self._written and await self._trial.decide(self._now_ms(), self._measure_lag()):
+            self._follow()
         return portion.full
+
+    def _follow(self) -> None:
+        self._models.follow(self.write)
+        self._attribution.follow(self._models.deployment)
+        self._trial.follow(self._now_ms())
+        self._follow_s = time.monotonic()
 
     def write(self) -> None:
         """Write live.json. Where that fails, counting goes on in memory."""
         now_ms = self._now_ms()
         self._scores.at_s = time.time()
-        self._scores.lag_s = max(0.0, (now_ms - self._waiting[0].accepted_ms) / 1000) if self._waiting else 0.0
+        self._scores.lag_s = self._measure_lag()
         if self._clock_ms is not None:
             self._scores.prune(int(now_ms // HOUR_MS))
         self._write_s = time.monotonic()
+        self._trial.keep_state()
         if self._dry_run:
             return
-        for observer in self._observers:
-            observer.keep_state(self._scores)
         try:
             write_live_scores(self._root, self._scores)
         except (OSError, LiveScoresMalformed) as error:
             self._report(f"The live scores cannot be written: {error}. They are kept in memory; verdicts wait")
+            self._written = False
         else:
-            self._unwritten = 0
+            self._unwritten, self._written = 0, True
 
     def _take(self, portion: Portion) -> None:
         """Line up what was read, and count what could not be read any more."""
@@ -228,21 +236,18 @@ class Judge:
     def _ask(self, judged: JudgedModel, cases: Sequence[Case]) -> list[Score] | None:
         """A model's scores of cases; None if it fails. It then pauses."""
         try:
-            scores, seconds = score_cases(judged.model, cases)
+            return score_cases(judged.model, cases)
         except EngineUnavailable as error:
             self._models.drop(judged.series.version, f"it cannot rank: {error}")
             return None
-        for observer in self._observers:
-            observer.ran(judged, seconds)
-        return scores
 
     def _count(self, one: _Decided) -> None:
         """Count an event and move past it, in one step: both are written together."""
         entry, champion, candidate = one.entry, self._models.champion, self._models.candidate
         self._move(entry.partition, entry.entry_id, 1)
         if isinstance(entry, LoggedEvent):
-            for observer in self._observers:
-                observer.accepted(entry)
+            self._attribution.count(entry)
+            self._trial.note(entry)
         if one.scores is None or champion is None:
             self._scores.skip(one.skip or "failed")
             return
@@ -250,15 +255,17 @@ class Judge:
         hour = entry.accepted_ms // HOUR_MS
         first, second = one.scores
         self._scores.count(champion.series, hour, first.to_sums())
-        if second is not None and candidate is not None:
+        if second is not None and candidate is not None and isinstance(entry, LoggedEvent):
             self._scores.count(candidate.series, hour, second.to_sums())
-        if isinstance(entry, LoggedEvent):
-            for observer in self._observers:
-                observer.scored(entry, first, second)
+            self._trial.record(entry, first, second, visitor=self._cap.hash(entry.user_id))
 
     def _move(self, partition: int, entry_id: str | None, events: int) -> None:
         cursor = self._scores.cursors[partition]
         self._scores.cursors[partition] = Cursor(entry_id or cursor.entry_id, cursor.counted + events)
+
+    def _measure_lag(self) -> float:
+        """Seconds since the oldest waiting event was accepted."""
+        return max(0.0, (self._now_ms() - self._waiting[0].accepted_ms) / 1000) if self._waiting else 0.0
 
     def _now_ms(self) -> float:
         """The store's time."""

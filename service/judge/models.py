@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
-from model.contract.deployment.live_sums import LiveScores, Series, VariantName
+from model.contract.deployment.document import Deployment, DeploymentError, VariantName, read_deployment
+from model.contract.deployment.live_sums import LiveScores, Series
 from model.contract.manifest import BundleError
 from service.errors import StartFailed
 from service.inference.model import LiveModel, load_model
@@ -17,6 +17,8 @@ BATCH: Final = 32
 """Maximum cases in one run of a model."""
 CRASHES: Final = 3
 """So many times a version may end the judge while it is loaded before it counts as refused."""
+OFFLINE: Final = "ndcg@10"
+"""The trainer's figure in a manifest that live scores are compared with."""
 RETRY_S: Final = (1.0, 60.0)
 """First and longest pause before a version that cannot be loaded is tried again; the pause doubles each time."""
 
@@ -32,6 +34,8 @@ class JudgedModels:
         self._loaded: dict[str, LiveModel] = {}
         self._retry: dict[str, tuple[float, float]] = {}
         """By version: when it is tried again, and the pause before that."""
+        self._refused_s: dict[str, float] = {}
+        """By version: since when it is refused."""
         self._fault: str | None = None
         self.deployment: Deployment | None = None
         """As it was read last."""
@@ -65,10 +69,21 @@ class JudgedModels:
             if version not in self._loaded and self._retry.get(version, (0.0, 0.0))[0] <= time.monotonic():
                 self._load(version, write)
 
+        judged = (self.champion, self.candidate)
+        self._scores.offline = {
+            one.series: one.model.manifest.metrics[OFFLINE]
+            for one in judged
+            if one and OFFLINE in one.model.manifest.metrics
+        }
+
     def drop(self, version: str, why: str) -> None:
         """Let go of a version that fails. It is tried again after a pause."""
         self._loaded.pop(version, None)
         self._refuse(version, why)
+
+    def refused_for_s(self, version: str) -> float:
+        """For how long a version could not be loaded or run; 0 if it can."""
+        return time.monotonic() - self._refused_s[version] if version in self._refused_s else 0.0
 
     def _list_named(self) -> Iterator[tuple[VariantName, str]]:
         if self.deployment is not None:
@@ -82,13 +97,13 @@ class JudgedModels:
         return JudgedModel(Series(variant, version), model) if version and model else None
 
     def _load(self, version: str, write: Callable[[], None]) -> None:
-        begun = self._scores.loading
-        crashes = begun[1] if begun and begun[0] == version else 0
-        self._scores.loading = None
+        loading = self._scores.loading
+        crashes = loading.get(version, 0)
         if crashes >= CRASHES:
+            del loading[version]
             self._refuse(version, f"it ended the judge {crashes} times while it was loaded")
             return
-        self._scores.loading = (version, crashes + 1)
+        loading[version] = crashes + 1
         write()
         try:
             model = load_model(self._root / version, provider="cpu", threads=1, max_batch=BATCH)
@@ -99,9 +114,9 @@ class JudgedModels:
             self._loaded[version] = model
             self._retry.pop(version, None)
             self._scores.refused.pop(version, None)
+            self._refused_s.pop(version, None)
             _log.info("Judging %s", version)
-        finally:
-            self._scores.loading = None
+        del loading[version]
 
     def _require_digest(self, version: str, model: LiveModel) -> None:
         pinned = self.deployment.digests.get(version) if self.deployment else None
@@ -112,6 +127,7 @@ class JudgedModels:
         first_s, longest_s = RETRY_S
         pause_s = min(longest_s, 2 * self._retry[version][1]) if version in self._retry else first_s
         self._retry[version] = (time.monotonic() + pause_s, pause_s)
+        self._refused_s.setdefault(version, time.monotonic())
         if self._scores.refused.get(version) != why:
             _log.error("%s is not judged: %s", version, why)
         self._scores.refused[version] = why

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,10 +17,13 @@ from redis.exceptions import RedisError
 from model.contract.deployment.live_scores import LiveScoresMalformed, read_live_scores
 from model.contract.deployment.live_sums import LiveScores
 from service.errors import StartFailed
+from service.judge.attribution import Attribution
 from service.judge.judge import Judge
 from service.judge.log_reader import LogReader
 from service.judge.models import JudgedModels
 from service.judge.schedule import find_obstacle
+from service.judge.trial_keeper import TrialKeeper
+from service.judge.worker_counts import observe_workers
 from service.settings import Settings
 from service.store.connection import connect
 
@@ -53,14 +57,17 @@ def judge_store(settings: Settings, *, once: bool, dry_run: bool) -> int:
 
 
 async def _judge(url: str, settings: Settings, scores: LiveScores, *, once: bool, dry_run: bool) -> None:
-    client = connect(url, password_file=settings.redis_password_file, max_connections=1)
+    root = settings.bundle
+    client = connect(url, password_file=settings.redis_password_file, max_connections=2)
     reader = LogReader(client, scores.cursors)
-    models = JudgedModels(settings.bundle, scores)
+    models = JudgedModels(root, scores)
     judge = Judge(
-        settings.bundle,
+        root,
         scores,
         reader=reader,
         models=models,
+        trial=TrialKeeper(root, scores, models, observe=partial(observe_workers, client), dry_run=dry_run),
+        attribution=Attribution(scores, within_hours=settings.attribution_hours),
         types=settings.judge_types,
         rate=settings.judge_rate,
         patient=once,

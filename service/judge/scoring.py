@@ -1,7 +1,6 @@
 """Where a model would have ranked the item of a live event, by the service's own code."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -58,25 +57,16 @@ class Score:
         )
 
 
-class Scored(NamedTuple):
-    """The scores of a batch, and how long the model took for one case of it."""
-
-    scores: list[Score]
-    seconds_per_case: float
-
-
-def score_cases(model: LiveModel, cases: Sequence[Case]) -> Scored:
+def score_cases(model: LiveModel, cases: Sequence[Case]) -> list[Score]:
     """Rank each case's item among all that the user has not met. Raises EngineUnavailable.
 
     Without a known item in the history the popular list counts: it is what the service would have answered.
     """
-    started_s = time.perf_counter()
     questions = [_ask(model, case.history) for case in cases]
     warm = [question for question in questions if len(question.history)]
     ranked = iter(model.rank(warm) if warm else ())
     answers = [next(ranked) if len(question.history) else model.rank_popular(question) for question in questions]
-    seconds = (time.perf_counter() - started_s) / max(1, len(cases))
-    return Scored([_score(model, *each) for each in zip(cases, questions, answers, strict=True)], seconds)
+    return [_score(model, *each) for each in zip(cases, questions, answers, strict=True)]
 
 
 def _ask(model: LiveModel, history: History) -> Question:

@@ -19,13 +19,16 @@ class UserCap:
         self._hour = -1
         self._trials: dict[int, int] = {}
 
+    def hash(self, user_id: str) -> int:
+        """What stands for a user while this process lasts."""
+        return int.from_bytes(hashlib.blake2b(user_id.encode(), digest_size=8, key=self._salt).digest())
+
     def take(self, user_id: str, at_ms: int) -> bool:
         """Whether a user may have one more trial in the hour of `at_ms`; if so, it is counted."""
         hour = at_ms // HOUR_MS
         if hour > self._hour or len(self._trials) >= USERS_KEPT:
             self._hour, self._trials = hour, {}
-        digest = hashlib.blake2b(user_id.encode(), digest_size=8, key=self._salt).digest()
-        user = int.from_bytes(digest)
+        user = self.hash(user_id)
         taken = self._trials.get(user, 0)
         if taken >= self._trials_an_hour:
             return False

@@ -67,7 +67,7 @@ def _judge(candidate: Variant, outcome: Recommendation | Exception) -> Recommend
         case Expired():
             reason: VariantFallback = "slow"
         case QueueFull():
-            reason = "full"
+            return "full"  # more came at once than it has room for: that says nothing about the model
         case BatcherStopped():
             reason = "stopped"
         case Exception():

@@ -36,7 +36,7 @@ class Monitor:
             self._note(opened=self._breaker.record_run(seconds, champion_s=expected_s))
 
     def missed(self) -> None:
-        """Count a request that the variant had no room or no time for."""
+        """Count a request that the variant did not answer in time, or at all."""
         if self._champion is not None:
             self._note(opened=self._breaker.record(bad=True))
 

@@ -153,11 +153,11 @@ class Recommender:
     def _note_fallback(self, choice: Choice, reason: VariantFallback, answer: Recommendation) -> None:
         """Count an answer that the champion made for the candidate.
 
-        It is the candidate's failure if the champion had no trouble; else both lacked time or room, or their store.
+        It is the model's failure if it failed, or was slow where the champion was in time. While the breaker is open or
+        the queue full, it was not asked.
         """
         self._metrics.model.fell_back(reason)
-        retired = reason == "stopped" and self._variants.candidate is not choice.variant
-        if choice.tally is not None and answer["degraded"] is None and reason != "breaker_open" and not retired:
+        if choice.tally is not None and answer["degraded"] is None and reason in ("failed", "slow"):
             choice.tally.add("candidate", "failures")
 
     async def _attempt(self, choice: Choice, request: RecommendRequest, timer: StageTimer) -> Recommendation:

@@ -20,7 +20,8 @@ from service.store.variant_counts import VariantTally
 from service.telemetry.metrics import Metrics
 
 CANDIDATE_WAITING = 0.25
-"""Share of the champion's queue that a candidate's has: it shall not hold more than it can answer."""
+"""Least share of the champion's queue that a candidate's has, which is as large as its share of users where that is
+more: requests that wait for a slow candidate hold memory."""
 
 
 class Variant:
@@ -65,16 +66,17 @@ class Variant:
         """What its answers call it."""
         return self.pipeline.role.name
 
-    def assume(self, role: Role, tally: VariantTally | None, *, champion: "Variant | None" = None) -> None:
-        """Answer in this role from now on; as a candidate, beside this champion.
+    def assume(
+        self, role: Role, tally: VariantTally | None, *, champion: "Variant | None" = None, share: float = 1.0
+    ) -> None:
+        """Answer in this role from now on; as a candidate, a share of users beside this champion.
 
         A candidate never runs on the event loop's thread, where a run that turns slow would hold up the champion.
         """
         self.pipeline.role = role
         self.monitor.assume(role, tally, None if champion is None else champion.runner)
         self.runner.may_block = champion is None
-        share = 1.0 if champion is None else CANDIDATE_WAITING
-        self.batcher.max_waiting = max(1, int(share * self._max_waiting))
+        self.batcher.max_waiting = max(1, int(max(share, CANDIDATE_WAITING) * self._max_waiting))
 
     def start(self) -> None:
         """Begin to answer, on the running loop."""

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class VariantBreaker:
-    """Counts a candidate's tries: its runs, and the requests that it did not answer in time or had no room for."""
+    """Counts a candidate's tries: its runs, and the requests that it did not answer in time."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -56,7 +56,7 @@ class Variants:
         self.champion.assume(Role("champion", self.generation, self.ids), self.tally)
         if self.candidate is not None:
             role = Role("candidate", self.generation, self.ids)
-            self.candidate.assume(role, self.tally, champion=self.champion)
+            self.candidate.assume(role, self.tally, champion=self.champion, share=self.share)
 
     def pick(self, user_id: str | None, forced: VariantName | None = None) -> Choice:
         """Who answers a user, or the one that the request names. Raises VariantUnavailable if that is not in use."""

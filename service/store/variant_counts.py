@@ -38,7 +38,7 @@ class VariantCounts:
     degraded: int = 0
     """Of these, how many were degraded."""
     failures: int = 0
-    """Of these, how many this variant's model could not rank because it failed, was slow, or had no room."""
+    """Of these, how many this variant's model did not rank because it failed, or was slower than the champion."""
     breakers_opened: int = 0
     """How often a worker took the variant out of use for failing or being slow."""
     runs: tuple[int, ...] = (0,) * len(_RUNS)

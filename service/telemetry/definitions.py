@@ -216,6 +216,65 @@ VARIANT_BREAKERS: Final = CounterDefinition(
     "How often a worker took the candidate out of use for a minute, because half of its runs failed or were slow",
 )
 
+# Live scores. The judge counts them in live.json; every worker exposes what the file says.
+ONLINE_TRIALS: Final = CounterDefinition(
+    "nextitem_online_trials_total",
+    "Live events whose item was ranked by the model, under the history before them",
+    ("variant", "version"),
+)
+ONLINE_HITS: Final = CounterDefinition(
+    "nextitem_online_hits_total",
+    "Trials whose item was among the first k",
+    ("variant", "version", "k"),
+)
+ONLINE_GAIN: Final = CounterDefinition(
+    "nextitem_online_gain_total",
+    "Sum of the gains of trials; divided by nextitem_online_trials_total the mean: ndcg@10, mrr@100",
+    ("variant", "version", "metric"),
+)
+ONLINE_UNKNOWN: Final = CounterDefinition(
+    "nextitem_online_unknown_total", "Trials whose item the model does not know", ("variant", "version")
+)
+ONLINE_OFFLINE: Final = GaugeDefinition(
+    "nextitem_online_offline_ndcg",
+    "NDCG@10 that the trainer measured of the models that are judged now",
+    "livemostrecent",
+    ("variant", "version"),
+)
+ONLINE_SKIPPED: Final = CounterDefinition(
+    "nextitem_online_skipped_total", "Live events that were no trial, by reason", ("reason",)
+)
+ATTRIBUTED: Final = CounterDefinition(
+    "nextitem_attributed_total",
+    "Events by type that came from an answer of the model, by their recommendation_id; the first of each id",
+    ("variant", "version", "type"),
+)
+TRIAL_E_VALUE: Final = GaugeDefinition(
+    "nextitem_trial_e_value",
+    "Evidence in the candidate's trial: promote, that it is better; return, that it is worse",
+    "livemostrecent",
+    ("verdict",),
+)
+TRIAL_DIFFERENCE: Final = GaugeDefinition(
+    "nextitem_trial_difference",
+    "NDCG@10 of the candidate less the champion's over paired events: mean, and its interval from low to high",
+    "livemostrecent",
+    ("bound",),
+)
+TRIAL_VERDICTS: Final = CounterDefinition(
+    "nextitem_trial_verdicts_total", "Verdicts that the judge carried out", ("verdict",)
+)
+JUDGE_LAG: Final = GaugeDefinition(
+    "nextitem_judge_lag_seconds", "Age of the oldest event that waits for the judge", "livemostrecent"
+)
+JUDGE_TIMESTAMP: Final = GaugeDefinition(
+    "nextitem_judge_timestamp_seconds", "Time at which the judge last wrote its scores", "livemostrecent"
+)
+LIVE_SCORES: Final = (
+    ONLINE_TRIALS, ONLINE_HITS, ONLINE_GAIN, ONLINE_UNKNOWN, ONLINE_OFFLINE, ONLINE_SKIPPED, ATTRIBUTED, TRIAL_E_VALUE,
+    TRIAL_DIFFERENCE, TRIAL_VERDICTS, JUDGE_LAG, JUDGE_TIMESTAMP,
+)  # fmt: skip
+
 # Processes.
 WORKERS: Final = GaugeDefinition("nextitem_workers", "Configured worker processes", "livemax")
 WORKERS_MISSING: Final = GaugeDefinition(

@@ -1,5 +1,6 @@
 """Metrics as text for Prometheus, of this process or of all workers together."""
 
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,25 +25,28 @@ DEPRECATED: Final = {
 _TOTAL: Final = "_total"
 
 
-def render(registry: CollectorRegistry) -> bytes:
-    """A registry in the Prometheus text format. With several workers: the last flushed values of all of them."""
+def render(registry: CollectorRegistry, *others: Collector) -> bytes:
+    """A registry in the Prometheus text format. With several workers: the last flushed values of all of them.
+
+    `others` are the same in every worker.
+    """
     folder = os.environ.get(METRICS_FOLDER)
     if folder is None:
-        return generate_latest(_WithOldNames(registry))
+        return generate_latest(_Exposed(registry, *others))
     with lock_readers(Path(folder), alone=False):
         everyone = MultiProcessCollector(None)  # type: ignore[no-untyped-call]  # the library leaves it untyped
-        return generate_latest(_WithOldNames(everyone))
+        return generate_latest(_Exposed(everyone, *others))
 
 
-class _WithOldNames(Collector):
-    """Adds each renamed counter once more under its old name."""
+class _Exposed(Collector):
+    """Several collectors as one. Adds each renamed counter once more under its old name."""
 
-    def __init__(self, source: Collector) -> None:
-        self._source = source
+    def __init__(self, *sources: Collector) -> None:
+        self._sources = sources
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the source's metrics. A renamed counter is followed by its alias, with the same labels and values."""
-        for metric in self._source.collect():
+        """Yield the sources' metrics. A renamed counter is followed by its alias, with the same labels and values."""
+        for metric in itertools.chain.from_iterable(source.collect() for source in self._sources):
             yield metric
             name = metric.name + _TOTAL
             if name in DEPRECATED:

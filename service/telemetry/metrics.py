@@ -8,6 +8,7 @@ If PROMETHEUS_MULTIPROC_DIR is set when this module is first imported, all worke
 import asyncio
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
@@ -20,6 +21,7 @@ from service.store.status import StoreState
 from service.telemetry import definitions
 from service.telemetry.buffered import Buffers
 from service.telemetry.exposition import render
+from service.telemetry.live_scores import LiveScoresCollector
 from service.telemetry.model_metrics import AnswerCounter, ModelMetrics
 from service.telemetry.multiprocess import METRICS_FOLDER
 from service.telemetry.processes import ProcessMetrics, WorkerMetrics
@@ -42,9 +44,18 @@ class Metrics:
 
     _exposition: asyncio.Task[bytes] | None
 
-    def __init__(self, *, event_types: Iterable[str], model_version: str, routes: Iterable[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        *,
+        event_types: Iterable[str],
+        model_version: str,
+        routes: Iterable[tuple[str, str]],
+        bundles: Path | None = None,
+    ) -> None:
+        """`bundles`: the folder where the judge of these models writes its scores, if there can be any."""
         disable_created_metrics()  # type: ignore[no-untyped-call]  # untyped; it would add a second series to each metric
         registry = self._registry = CollectorRegistry()
+        self._live_scores = LiveScoresCollector(bundles)
         buffers = self._buffers = Buffers()
         self._routes = frozenset(template for template, _ in routes)
         self._event_types = frozenset(event_types)
@@ -191,4 +202,4 @@ class Metrics:
 
     def expose(self) -> bytes:
         """All metrics in the Prometheus text format, including the other workers' last flushed values."""
-        return render(self._registry)
+        return render(self._registry, self._live_scores)

@@ -114,7 +114,8 @@ def _list_wants(trial: Trial, observations: Observations, now_ms: int) -> list[s
         answers = observations.candidate.answers or 0
         if answers < terms.min_answers:
             wanted.append(f"{terms.min_answers:,} answers by the candidate and has {answers:,}")
-        hours = (now_ms - (trial.canary_since_ms or now_ms)) / HOUR_MS
+        since_ms = now_ms if trial.canary_since_ms is None else trial.canary_since_ms
+        hours = (now_ms - since_ms) / HOUR_MS
         if hours < terms.min_hours:
             wanted.append(f"{terms.min_hours:g} hours in canary and has {hours:.1f}")
     return wanted

@@ -17,6 +17,7 @@ from service.store.connection import connect
 from service.store.event import make_event
 from service.store.history import HistoryStore
 from service.store.records import History, Outcome
+from service.store.variant_counts import add_variant_counts, read_variant_counts
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "valkey"
 NOW_MS = 1_763_719_498_123
@@ -43,6 +44,8 @@ async def use_everything(history: HistoryStore) -> None:
     assert len(found.item_ids) == 3
     assert (await history.export("u"))[0] == 5
     await history.erase("u")
+    await add_variant_counts(history._client, 7, {"candidate:answers": 2})  # as a worker, with its own client
+    assert (await read_variant_counts(history._client, 7))["candidate"].answers >= 2
     await history.ping()
     assert (await history.inspect()).durable
 

@@ -14,10 +14,15 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks.harness.plain_versions import write_version
 from model.contract.bundle import Bundle, read_bundle
+from model.contract.deployment.document import read_deployment
+from model.contract.deployment.journal import read_journal
 from training import old_names
 from training.arguments import make_parser
 from training.cli import main
+from training.errors import TrainingError
+from training.publish.publish import deploy
 from training.runs.run import Run
 
 RECIPE = """
@@ -143,6 +148,35 @@ def published(fitted, tmp_path_factory) -> Bundle:
     more = ["--item-scoring", "int8", "--neighbours", str(fitted.log)]
     assert main(["publish", str(fitted.run), "--out", str(folder), *more]) == 0
     return read_bundle(folder)
+
+
+def test_a_published_bundle_can_be_put_on_trial(fitted, tmp_path, capsys):
+    """As the candidate in shadow, which another catalogue's model is only by force; the champion stays."""
+    write_version(tmp_path, "v1", ("x", "y", "z"))
+    deploy(tmp_path, "v1")
+    options = ["publish", str(fitted.run), "--out", str(tmp_path), "--item-scoring", "plain", "--candidate"]
+    assert main([*options, "--force"]) == 0
+    assert "put it on trial as the candidate" in capsys.readouterr().out
+    tried = read_deployment(tmp_path)
+    assert (tried.champion, tried.mode, tried.by) == ("v1", "shadow", "publish")
+    assert json.loads((tmp_path / str(tried.candidate) / "manifest.json").read_text())["name"] == "bert4rec"
+
+
+def test_publishing_changes_the_deployment(tmp_path):
+    """The first bundle is the champion, journaled; published again it stays; what is refused is told."""
+    for version in ("v1", "v2"):
+        write_version(tmp_path, version)
+    write_version(tmp_path, "other", ("x", "y", "z"))
+    with pytest.raises(TrainingError, match="v2 was published, but the deployment did not change"):
+        deploy(tmp_path, "v2", as_candidate=True)
+    first = deploy(tmp_path, "v1")
+    assert (first.generation, first.champion, first.by) == (1, "v1", "publish")
+    assert (tmp_path / "current").read_text() == "v1\n"
+    assert deploy(tmp_path, "v1") == first
+    assert [entry["action"] for entry in read_journal(tmp_path)] == ["use"]
+    with pytest.raises(TrainingError, match="another catalogue"):
+        deploy(tmp_path, "other")
+    assert deploy(tmp_path, "other", force=True).champion == "other"
 
 
 def test_a_bundle_says_where_it_comes_from(fitted, published):

@@ -6,9 +6,10 @@ from typing import Any
 
 from service.cli import describe_default
 from service.errors import Problem
-from service.http.routes import erasure, events, lookup, operations, recommend
+from service.http.routes import erasure, events, lookup, models, operations, recommend
 from service.ingest.ingestor import DERIVED_ID_CONFLICT, REFUSALS
 from service.settings import PREFIX, Settings
+from service.telemetry.definitions import LIVE_SCORES, CounterDefinition
 from service.telemetry.metrics import Metrics
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -40,6 +41,11 @@ def test_every_metric_is_documented():
         f"| {metric._type} | {metric._documentation} |"
         for metric in collectors
     ]
+    expected += [
+        f"| `{metric.name}` | {', '.join(f'`{label}`' for label in metric.labels) or 'none'} "
+        f"| {'counter' if isinstance(metric, CounterDefinition) else 'gauge'} | {metric.help} |"
+        for metric in LIVE_SCORES
+    ]
     assert len(expected) >= 14
     assert read_table("metrics.md") == expected
 
@@ -50,7 +56,7 @@ def test_every_route_is_documented():
         (f"{method} {route.path_format}", next(iter(route.openapi_extra["security"][0].values()))[0])
         if route.openapi_extra["security"]
         else (f"{method} {route.path_format}", "none")
-        for module in (erasure, events, lookup, operations, recommend)
+        for module in (erasure, events, lookup, models, operations, recommend)
         for route in module.router.routes
         for method in route.methods
     }

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from model.contract.bundle import CURRENT
@@ -20,32 +20,25 @@ def use(version: str, *, why: str = "") -> Change:
 
     def change(now: Deployment) -> Deployment:
         if version == now.champion:
-            raise DeploymentRefused(f"{version} is the champion already")
+            raise DeploymentRefused("this version is the champion already")
         then = _withdraw(now) if version == now.candidate else now
         return _crown(then, version, why)
 
     return change
 
 
-def set_candidate(
-    version: str, *, mode: Mode = "shadow", share: float = 0.0, terms: Mapping[str, Any] | None = None
-) -> Change:
-    """Put a version on trial, in place of any candidate. It gets a new salt: other users than the last one's try it.
-
-    `terms` are fields of TrialTerms to change; the others stay as they are.
-    """
+def set_candidate(version: str, *, mode: Mode = "shadow", share: float = 0.0) -> Change:
+    """Put a version on trial, in place of any candidate. It gets a new salt: other users than the last one's try it."""
 
     def change(now: Deployment) -> Deployment:
         if version == now.champion:
-            raise DeploymentRefused(f"{version} is the champion: it cannot be its own candidate")
+            raise DeploymentRefused("this version is the champion: it cannot be its own candidate")
         if mode == "off":
             raise DeploymentRefused("a candidate has the mode shadow or canary; `return` takes it off trial")
         if mode == "canary" and not 0 < share <= 1:
             raise DeploymentRefused("canary needs a share of users above 0, and at most 1")
         salt = now.salt if version == now.candidate else secrets.token_hex(4)
-        trial = replace(now.trial, **(terms or {}))
-        share_now = share if mode == "canary" else 0.0
-        return replace(now, candidate=version, mode=mode, share=share_now, salt=salt, trial=trial)
+        return replace(now, candidate=version, mode=mode, share=share if mode == "canary" else 0.0, salt=salt)
 
     return change
 
@@ -121,6 +114,59 @@ def hold() -> Change:
 def resume() -> Change:
     """Let the judge decide again."""
     return lambda now: _set_auto(now, auto=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What somebody asks for by an action's name: a command line, or a request."""
+
+    action: str
+    """One of ACTIONS."""
+    version: str | None = None
+    """For use and candidate."""
+    mode: Mode | None = None
+    """For candidate; by default canary where there is a share, else shadow."""
+    share: float | None = None
+    """For share, and for a candidate in canary."""
+    terms: Mapping[str, Any] = field(default_factory=dict)
+    """For terms."""
+    why: str = ""
+
+    def to_change(self) -> Change:
+        """The change that is asked for. Raises ValueError, which says what is missing or does not belong to it."""
+        self._check()
+        return _MAKERS[self.action](self)
+
+    def _check(self) -> None:
+        for part, actions in _PARTS.items():
+            given = getattr(self, part)
+            if (given is None or given == {}) and self.action in actions and (part, self.action) not in _OPTIONAL:
+                raise ValueError(f"{self.action} needs {part}")
+            if given is not None and given != {} and self.action not in actions:
+                raise ValueError(f"{self.action} takes no {part}")
+        if self.action == "candidate" and (self.chosen_mode == "canary") != bool(self.share):
+            raise ValueError("canary needs a share above 0, and shadow takes none")
+
+    @property
+    def chosen_mode(self) -> Mode:
+        """The mode that is asked for, or that a share stands for."""
+        return self.mode or ("canary" if self.share else "shadow")
+
+
+_MAKERS: Mapping[str, Callable[[Wish], Change]] = {
+    "use": lambda wish: use(str(wish.version), why=wish.why),
+    "candidate": lambda wish: set_candidate(str(wish.version), mode=wish.chosen_mode, share=wish.share or 0.0),
+    "share": lambda wish: set_share(wish.share or 0.0),
+    "terms": lambda wish: set_terms(wish.terms),
+    "promote": lambda wish: promote(why=wish.why),
+    "return": lambda _wish: return_candidate(),
+    "rollback": lambda wish: roll_back(why=wish.why),
+    "hold": lambda _wish: hold(),
+    "resume": lambda _wish: resume(),
+}
+ACTIONS = frozenset(_MAKERS)
+_PARTS = {"version": ("use", "candidate"), "mode": ("candidate",), "share": ("candidate", "share"), "terms": ("terms",)}
+_OPTIONAL = {("mode", "candidate"), ("share", "candidate")}
 
 
 def _set_auto(now: Deployment, *, auto: bool) -> Deployment:

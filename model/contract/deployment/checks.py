@@ -32,7 +32,7 @@ def require_known(root: Path, champion: str, version: str, *, force: bool) -> fl
     known = measure_known(root, champion, version)
     if known is not None and known < KNOWN_LEAST and not force:
         raise DeploymentRefused(
-            f"{version} knows the items of only {known:.0%} of the champion's interactions, and at least "
+            f"this version knows the items of only {known:.0%} of the champion's interactions, and at least "
             f"{KNOWN_LEAST:.0%} are required: was it trained on another catalogue? --force overrides this"
         )
     return known

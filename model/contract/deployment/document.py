@@ -68,7 +68,7 @@ class DeploymentConflict(DeploymentError):
 
 
 class DeploymentRefused(DeploymentError):
-    """The change is not possible, or not wise."""
+    """The change is not possible, or not wise. The message names no version: it may go to whoever asked."""
 
 
 @dataclass(frozen=True, kw_only=True)

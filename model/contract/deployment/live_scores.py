@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from model.contract.atomic_files import read_regular, write_whole
-from model.contract.deployment.live_sums import SKIPS, VARIANTS, Cursor, LiveScores, Series, Skip, Sums, TrialFigures
+from model.contract.deployment.document import VARIANTS
+from model.contract.deployment.live_sums import SKIPS, Cursor, LiveScores, Series, Skip, Sums, TrialFigures
 from model.contract.manifest import is_count, is_number, is_plain_name
 
 LIVE: Final = "live.json"
@@ -88,6 +89,7 @@ def _encode(scores: LiveScores, hours: list[tuple[tuple[int, Series], Sums]]) ->
         "figures": figures and [dict(figures.e_values), figures.difference, figures.pairs],
         "verdicts": scores.verdicts,
         "refused": scores.refused,
+        "offline": [[*series, ndcg] for series, ndcg in scores.offline.items()],
         "loading": scores.loading,
     }
     return (json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n").encode()
@@ -174,11 +176,8 @@ def _number(value: object) -> float:
     return float(value)  # type: ignore[arg-type]  # as seen
 
 
-def _loading(value: Any) -> tuple[str, int] | None:  # noqa: ANN401 - of a JSON document
-    if value is None:
-        return None
-    version, times = value
-    return _text(version), _count(times)
+def _counts(value: Mapping[str, Any]) -> dict[str, int]:
+    return {_text(name): _count(number) for name, number in value.items()}
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
@@ -191,8 +190,9 @@ _FIELDS: Final[Mapping[str, tuple[str, Any]]] = {
     "attributed": ("attributed", _attributed),
     "trial": ("trial", _trial),
     "figures": ("figures", _figures),
-    "verdicts": ("verdicts", lambda value: {_text(name): _count(count) for name, count in value.items()}),
+    "verdicts": ("verdicts", _counts),
     "refused": ("refused", lambda value: {_text(version): _text(why) for version, why in value.items()}),
-    "loading": ("loading", _loading),
+    "offline": ("offline", lambda value: {_series(*row[:2]): _number(row[2]) for row in _rows(value)}),
+    "loading": ("loading", _counts),
 }
 """Of live.json: the attribute that each becomes, and how it is read."""

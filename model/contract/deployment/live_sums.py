@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
+from model.contract.deployment.document import VariantName
 from model.contract.manifest import is_count, is_number
 
 HOURS_KEPT: Final = 168
@@ -13,8 +14,6 @@ ATTRIBUTIONS_KEPT: Final = 240
 """Event types and versions whose attributed events are kept, the newest ones."""
 REFUSALS_KEPT: Final = 8
 
-VariantName = Literal["champion", "candidate"]
-VARIANTS: Final[tuple[VariantName, ...]] = get_args(VariantName)
 Skip = Literal[
     "seen", "type", "late", "erased", "not_found", "behind", "gone", "capped", "no_model", "failed", "damaged"
 ]
@@ -115,8 +114,10 @@ class LiveScores:
     """Verdicts that the judge applied."""
     refused: dict[str, str] = field(default_factory=dict)
     """Versions that the judge cannot load, and why."""
-    loading: tuple[str, int] | None = None
-    """A version that is being loaded, and for the how manieth time: a graph may end the judge."""
+    loading: dict[str, int] = field(default_factory=dict)
+    """How often the load of a version was begun and not ended: a graph may end the judge."""
+    offline: dict[Series, float] = field(default_factory=dict)
+    """NDCG@10 of the models that are judged now, as their trainer measured it."""
     lag_s: float = 0.0
     """Age of the oldest event that waits to be judged."""
     at_s: float = 0.0

@@ -44,7 +44,9 @@ def list_versions(root: Path) -> list[Version]:
         except (BundleError, OSError) as error:
             fault = str(error)
         found.append(Version(folder.name, manifest, fault, max(state.st_mtime, state.st_ctime)))
-    return sorted(found, key=lambda one: (one.manifest is None, one.manifest.trained_at if one.manifest else one.name))
+    return sorted(
+        found, key=lambda one: (one.manifest is None, one.manifest.trained_at if one.manifest else "", one.name)
+    )
 
 
 def choose_pruned(

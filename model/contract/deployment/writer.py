@@ -192,7 +192,9 @@ def _pin(root: Path, now: Deployment, after: Deployment) -> dict[str, str]:
                 raise
             continue  # it only answered once
         if digests.setdefault(version, digest) != digest:
-            raise DeploymentRefused(f"{version} is not the bundle that it was: its manifest has changed")
+            raise DeploymentRefused(
+                "a version is not the bundle that it was when it was named before: its manifest has changed"
+            )
     return digests
 
 

@@ -20,6 +20,7 @@ from service.deployment.refusals import Refusal
 from service.errors import Invalid, NotFound, Overloaded, StoreUnavailable
 from service.http.dependencies import get_service
 from service.http.parameters import PathId, check_user, describe_problems, refuse_query, write
+from service.recommend.variant import Variant
 
 router = APIRouter(route_class=GuardedRoute)
 
@@ -97,17 +98,18 @@ async def get_model(request: Request) -> Response:
             generation=variants.generation,
             follows=followed.follows,
             variant=variants.champion.name,
-            candidate=_describe_candidate(followed.deployment),
+            candidate=_describe_candidate(followed.deployment, variants.candidate),
             refused=_describe_refusal(followed.refusal),
         )
     )
 
 
-def _describe_candidate(deployment: Deployment | None) -> CandidateDescription | None:
+def _describe_candidate(deployment: Deployment | None, loaded: Variant | None) -> CandidateDescription | None:
     if deployment is None or deployment.candidate is None or deployment.mode == "off":
         return None
     share = deployment.share if deployment.mode == "canary" else None
-    return CandidateDescription(version=deployment.candidate, mode=deployment.mode, share=share)
+    in_use = loaded is not None and loaded.version == deployment.candidate and not loaded.monitor.out_of_use
+    return CandidateDescription(version=deployment.candidate, mode=deployment.mode, share=share, in_use=in_use)
 
 
 def _describe_refusal(refusal: Refusal | None) -> RefusedModel | None:

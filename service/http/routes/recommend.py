@@ -68,7 +68,7 @@ async def recommend_batch(request: Request) -> Response:
 def _check_may_choose(request: Request) -> None:
     """Raise Forbidden unless the key may choose who answers."""
     guard: AuthGuard = request.app.state.auth_guard
-    guard.require_any(request, "admin", what="The field variant")
+    guard.require_any(request, "models", "admin", what="The field variant")
 
 
 async def _read_batch(request: Request, slices: TimeSlices) -> list[RecommendRequest]:

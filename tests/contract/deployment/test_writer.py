@@ -1,6 +1,5 @@
 """Changes of a deployment: killed at every call, two at once, over what was there before, and refused ones."""
 
-import json
 import os
 import subprocess
 import sys
@@ -284,10 +283,12 @@ def test_what_no_reader_would_take_is_not_written(root):
 def test_a_journal_line_says_what_changed(root):
     """Fields and terms, before and after."""
     use(root, "v1")
-    change = changes.set_candidate("v2", mode="canary", share=0.05, terms={"min_trials": 9})
+    change = changes.set_candidate("v2", mode="canary", share=0.05)
     change_deployment(root, change, action="candidate", by="key:4be0643f1d98", why="newer", evidence={"e": 1.5})
-    entry = json.loads((root / JOURNAL).read_text().splitlines()[-1])
+    entry = read_last(root)
     assert (entry["action"], entry["by"], entry["why"]) == ("candidate", "key:4be0643f1d98", "newer")
-    assert entry["from"] == {"candidate": None, "mode": "off", "share": 0.0, "min_trials": 500}
-    assert entry["to"] == {"candidate": "v2", "mode": "canary", "share": 0.05, "min_trials": 9}
+    assert entry["from"] == {"candidate": None, "mode": "off", "share": 0.0}
+    assert entry["to"] == {"candidate": "v2", "mode": "canary", "share": 0.05}
     assert (entry["evidence"], entry["known"]) == ({"e": 1.5}, 1.0)
+    change_deployment(root, changes.set_terms({"min_trials": 9}), action="terms", by="cli:test")
+    assert (read_last(root)["from"], read_last(root)["to"]) == ({"min_trials": 500}, {"min_trials": 9})

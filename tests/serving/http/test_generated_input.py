@@ -7,6 +7,7 @@ import gc
 import itertools
 import json
 import os
+import shutil
 import signal
 import time
 from typing import Any
@@ -63,9 +64,10 @@ PIECES += [b"NaN", b"null", b"true", b"\x00", b"\r\n", b"\x1b[31m", b"9" * 400, 
 
 
 @pytest.fixture(scope="module")
-def target(start_once):
+def target(start_once, bundle_path, tmp_path_factory):
     """A service whose log is at its most talkative; at the end it is alive, no larger, and has told nothing."""
-    process = start_once("--log-level", "debug")
+    folder = shutil.copytree(bundle_path, tmp_path_factory.mktemp("changed") / "bundles")  # requests change it
+    process = start_once("--log-level", "debug", "--bundle", str(folder))
     with httpx.Client(base_url=process.url) as client:
         for _ in range(50):  # what is allocated once, is now
             for path in ("/recommend", "/events"):

@@ -188,6 +188,7 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "candidate_item_ids",
         "min_history_version",
         "timeout_ms",
+        "variant",
     }
     assert set(schemas["Recommendation"]["properties"]) == set(client.recommend(user_id=user))
     receipt = client.send({"user_id": user, "item_id": "i01"}, {})

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from model.contract.deployment.changes import set_candidate
 from model.contract.deployment.live_scores import read_live_scores
 from model.contract.deployment.live_sums import LiveScores
 from model.contract.deployment.writer import change_deployment
+from service.judge.attribution import Attribution
 from service.judge.judge import Judge
 from service.judge.log_reader import LogReader
 from service.judge.models import JudgedModels
+from service.judge.trial_keeper import TrialKeeper
 from service.judge.user_cap import UserCap
+from service.judge.worker_counts import observe_workers
 from service.store.connection import connect
 from service.store.history import HistoryStore
 
@@ -83,7 +87,19 @@ def with_judge(root: Path, store_url: str) -> Callable[..., Any]:
             client = connect(store_url, max_connections=2)
             reader = LogReader(client, scores.cursors)
             given: dict[str, Any] = {"rate": 10_000.0, "cap": UserCap(UNCAPPED), "patient": True} | options
-            judge = Judge(root, scores, reader=reader, models=JudgedModels(root, scores), **given)
+            models = JudgedModels(root, scores)
+            keeper = TrialKeeper(
+                root, scores, models, observe=partial(observe_workers, client), dry_run=options.get("dry_run", False)
+            )
+            judge = Judge(
+                root,
+                scores,
+                reader=reader,
+                models=models,
+                trial=keeper,
+                attribution=Attribution(scores, within_hours=24.0),
+                **given,
+            )
             store = HistoryStore(connect(store_url), history_length=history_length, write_timeout_s=10.0)
             try:
                 return await scenario(Bench(store, judge, scores))

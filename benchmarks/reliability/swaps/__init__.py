@@ -1,0 +1,1 @@
+"""Models swapped and refused under load, and whether anybody notices."""

@@ -1,0 +1,248 @@
+"""A worker follows the deployment of its bundle folder: it swaps, refuses, retries, and says so."""
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import time
+import weakref
+
+import pytest
+
+from benchmarks.reliability.swaps.traffic import copy_version, make_root
+from model.contract.atomic_files import write_whole
+from model.contract.bundle import point_current
+from model.contract.deployment.changes import set_candidate, use
+from model.contract.deployment.document import DEPLOYMENT
+from model.contract.deployment.writer import change_deployment
+from service.deployment import watcher
+from service.deployment.instance import Instance
+from service.deployment.probe import Verdict
+from service.deployment.refusals import RETRY_S, Retries
+from service.errors import ModelRefused
+from service.store.worker_states import read_worker_states
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder with the versions red and blue, of which red is the current one."""
+    return make_root(tmp_path / "bundles")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Bundles are loaded without being tried in a process first: the tests of the probe do that."""
+    monkeypatch.setattr(watcher, "probe", lambda *_given, **_named: Verdict(None, ""))
+
+
+def deploy(root, change):
+    """Change the deployment as a command does."""
+    return change_deployment(root, change, action="use", by="cli:test")
+
+
+def wait_for(client, holds, *, seconds=60):
+    """Let the loop turn until something holds of GET /model; the model."""
+    deadline = time.monotonic() + seconds
+    while not holds(model := client.get("/model").json()):
+        assert time.monotonic() < deadline, model
+        client.run(asyncio.sleep(0.02))
+    return model
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_champion_is_swapped_in_and_the_old_one_freed(make_client, root):
+    """Answers, /model, metrics and examples are the new one's; nothing of the old one is in memory."""
+    client = make_client(bundle=root, follow_s=0.05)
+    wait_for(client, lambda model: model["follows"])
+    assert client.recommend(items=["red-i01"])["model"] == {"name": "tiny", "version": "red", "variant": "champion"}
+    gc.collect()
+    gc.freeze()  # as the service does once it has started
+    old = client.service.recommender.variants.champion
+    left = [weakref.ref(part) for part in (old, old.model, old.model.engine, old.batcher, old.runner)]
+    del old
+    deploy(root, use("blue", why="test"))
+    model = wait_for(client, lambda model: model["version"] == "blue" and model["generation"] == 1)
+    assert (model["variant"], model["candidate"], model["refused"]) == ("champion", None, None)
+    answer = client.recommend(items=["blue-i01", "red-i01"])
+    assert (answer["model"]["version"], answer["unknown_item_ids"]) == ("blue", ["red-i01"])
+    assert all(item["item_id"].startswith("blue-") for item in answer["items"])
+    deadline = time.monotonic() + 30
+    while any(part() is not None for part in left):
+        assert time.monotonic() < deadline, [part() for part in left]
+        client.run(asyncio.sleep(0.02))
+    counts = client.counts()
+    assert counts['nextitem_model_reloads_total{result="swapped"}'] == 1
+    assert (counts["nextitem_models_loaded"], counts["nextitem_deployment_generation"]) == (1, 1)
+    assert counts["nextitem_model_reload_seconds_count"] == counts["nextitem_model_swap_pause_seconds_count"] == 1
+    assert "blue-" in json.dumps(client.get("/openapi.json").json()["paths"]["/recommend"]["post"]["requestBody"])
+    assert client.get("/items/red-i01").status_code == 404
+
+
+@pytest.mark.usefixtures("quick")
+def test_current_alone_is_followed(make_client, root):
+    """A folder without deployment.json: writing `current` swaps."""
+    client = make_client(bundle=root, follow_s=0.05)
+    point_current(root, "blue")
+    assert wait_for(client, lambda model: model["version"] == "blue")["generation"] == 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_request_that_waits_for_its_history_outlives_its_variant(make_client, root, user):
+    """It took a variant that retired meanwhile: the one of now answers, and not without the engine."""
+    client = make_client(bundle=root, follow_s=0.05)
+
+    async def ask():
+        waiting = asyncio.create_task(
+            client.http.post("/recommend", json={"user_id": user, "min_history_version": 1, "timeout_ms": 2000})
+        )
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(deploy, root, use("blue", why="test"))
+        while (await client.http.get("/model")).json()["version"] != "blue":  # noqa: ASYNC110 - a thread tells nobody
+            await asyncio.sleep(0.01)
+        await client.http.post("/events", json={"user_id": user, "item_id": "blue-i01"})
+        return (await waiting).json()
+
+    answer = client.run(ask())
+    assert (answer["model"]["version"], answer["source"], answer["degraded"]) == ("blue", "model", None)
+
+
+def test_a_damaged_version_is_refused_until_it_is_whole(make_client, root, caplog):
+    """Half copied, then wrong, then whole: named once for each reason, and taken as soon as it can be used."""
+    client = make_client(bundle=root, follow_s=0.05)
+    folder = copy_version(root, "blue", "green")
+    manifest = folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"blue"', '"green"'))
+    network = folder / "network.onnx"
+    whole = network.read_bytes()
+    network.write_bytes(whole[:-1])
+    deploy(root, use("green", why="test"))
+    refused = wait_for(client, lambda model: model["refused"])["refused"]
+    assert (refused["version"], refused["code"]) == ("green", "corrupt")
+    assert client.recommend(items=["red-i01"])["source"] == "model"
+    assert client.counts()["nextitem_model_refused"] == 1
+    network.unlink()
+    missing = wait_for(client, lambda model: model["refused"]["code"] == "missing")["refused"]
+    assert missing["since"] == refused["since"]
+    network.write_bytes(whole)
+    model = wait_for(client, lambda model: model["version"] == "green")
+    assert (model["refused"], client.counts()["nextitem_model_refused"]) == (None, 0)
+    said = [record.fields["code"] for record in caplog.records if "cannot be used" in record.getMessage()]
+    assert said == ["corrupt", "missing"]
+
+
+def test_a_deployment_that_cannot_be_read_changes_nothing(make_client, root, caplog):
+    """It is said and counted once, and the next good one is followed."""
+    client = make_client(bundle=root, follow_s=0.05)
+    wait_for(client, lambda model: model["follows"])
+    (root / DEPLOYMENT).write_text("{")
+    deadline = time.monotonic() + 30
+    while not client.counts()['nextitem_model_reloads_total{result="malformed"}']:
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.02))
+    client.run(asyncio.sleep(0.3))
+    assert client.counts()['nextitem_model_reloads_total{result="malformed"}'] == 1
+    assert client.get("/model").json()["version"] == "red"
+    assert [record for record in caplog.records if "cannot be read" in record.getMessage()]
+    (root / DEPLOYMENT).unlink()
+    point_current(root, "nowhere")
+    refused = wait_for(client, lambda model: model["refused"])["refused"]
+    assert (refused["version"], refused["code"]) == ("nowhere", "missing")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_generation_that_goes_back_is_followed(make_client, root, caplog):
+    """A folder that was restored: one warning, and what it says counts."""
+    client = make_client(bundle=root, follow_s=0.05)
+    first = deploy(root, use("blue", why="test"))
+    second = deploy(root, use("red", why="test"))
+    wait_for(client, lambda model: model["generation"] == second.generation)
+    write_whole(root / DEPLOYMENT, first.to_bytes())
+    assert wait_for(client, lambda model: model["generation"] == first.generation)["version"] == "blue"
+    assert len([record for record in caplog.records if "went back" in record.getMessage()]) == 1
+
+
+def test_a_candidate_is_named(make_client, root):
+    """Version, mode and share, without a load: in shadow workers do nothing."""
+    client = make_client(bundle=root, follow_s=0.05)
+    deploy(root, set_candidate("blue"))
+    shadow = wait_for(client, lambda model: model["candidate"])
+    assert shadow["candidate"] == {"version": "blue", "mode": "shadow", "share": None}
+    deploy(root, set_candidate("blue", mode="canary", share=0.2))
+    canary = wait_for(client, lambda model: model["generation"] == 2)
+    assert canary["candidate"] == {"version": "blue", "mode": "canary", "share": 0.2}
+
+
+@pytest.mark.usefixtures("quick")
+def test_who_follows_nothing_looks_when_told(make_client, root):
+    """With --follow-s 0 a change waits until somebody says so."""
+    client = make_client(bundle=root, follow_s=0)
+    deploy(root, use("blue", why="test"))
+    client.run(asyncio.sleep(0.7))
+    assert client.get("/model").json()["version"] == "red"
+    client.service.watcher.refresh()
+    wait_for(client, lambda model: model["version"] == "blue")
+
+
+def test_a_single_bundle_is_not_followed(make_client, root):
+    """There is nothing that could change."""
+    client = make_client(bundle=root / "red")
+    model = client.get("/model").json()
+    assert (model["follows"], model["generation"], client.service.watcher) == (False, 0, None)
+
+
+def test_a_load_that_would_hold_up_answers_is_left_to_the_supervisor(make_client, root, tmp_path, monkeypatch):
+    """One of several workers asks for all to be replaced, once; a worker that is alone loads in place."""
+    sent = []
+    monkeypatch.setattr(watcher, "probe", lambda *_given, **_named: Verdict(None, "", held_s=1.0))
+    monkeypatch.setattr(watcher.os, "kill", lambda pid, number: sent.append((pid, number)))
+    client = make_client(bundle=root, follow_s=0.05)
+    (tmp_path / "instance").mkdir()
+    client.service.watcher._instance = Instance(tmp_path / "instance")
+    deploy(root, use("blue", why="test"))
+    deadline = time.monotonic() + 30
+    while not sent:
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.02))
+    client.run(asyncio.sleep(1.5))  # it is not asked again at the next try
+    assert sent == [(os.getppid(), signal.SIGHUP)]
+    assert client.get("/model").json()["version"] == "red"
+    client.service.watcher._instance = Instance()
+    wait_for(client, lambda model: model["version"] == "blue")
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_store_knows_what_a_worker_serves(make_client, root):
+    """At once after a change; a worker that ends takes it back."""
+    client = make_client(bundle=root, follow_s=0.05)
+    me = client.service.reporter.describe().worker
+    deploy(root, use("blue", why="test"))
+    wait_for(client, lambda model: model["version"] == "blue" and model["generation"] == 1)
+
+    async def read():
+        return {state.worker: state for state in await read_worker_states(client.service.reporter._client)}
+
+    deadline = time.monotonic() + 30
+    while (state := client.run(read()).get(me)) is None or state.champion != "blue":
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.02))
+    assert (state.generation, state.candidate, state.refused) == (1, None, None)
+
+
+def test_a_refused_version_is_tried_ever_later():
+    """After 1, 2, 4 ... 60 s, and at once for other files; nothing is remembered for good."""
+    now_s = 0.0
+    retries = Retries(lambda: now_s)
+    refusal = ModelRefused("corrupt", "why")
+    for number in range(len(RETRY_S) + 2):
+        assert retries.is_due(("red", 1))
+        assert retries.refuse("red", refusal) == (number == 0)
+        wait_s = RETRY_S[min(number, len(RETRY_S) - 1)]
+        now_s += wait_s - 0.01
+        assert not retries.is_due(("red", 1))
+        now_s += 0.02
+    assert retries.is_due(("red", 2))
+    assert retries.refuse("red", ModelRefused("golden", "why"))
+    retries.clear()
+    assert retries.refusal is None
+    assert retries.is_due(("red", 2))
