@@ -55,6 +55,7 @@ ROUTERS = (recommend.router, events.router, lookup.router, models.router, erasur
 CANCEL_EVERY_S = 2.0
 """Longer than any of the background tasks takes to end."""
 
+
 class Application:
     """The service as an ASGI application: our layers around FastAPI's."""
 
