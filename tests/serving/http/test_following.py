@@ -192,7 +192,7 @@ def test_a_load_that_would_hold_up_answers_is_left_to_the_supervisor(make_client
     """One of several workers asks for all to be replaced, once; a worker that is alone loads in place."""
     sent = []
     monkeypatch.setattr(watcher, "probe", lambda *_given, **_named: Verdict(None, "", held_s=1.0))
-    monkeypatch.setattr(watcher.os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     client = make_client(bundle=root, follow_s=0.05)
     (tmp_path / "instance").mkdir()
     client.service.watcher._instance = Instance(tmp_path / "instance")
