@@ -153,7 +153,8 @@ def _serve(folder: Path) -> Iterator[str]:
     manifest = json.loads((candidate / MANIFEST).read_bytes()) | {"version": candidate.name}
     (candidate / MANIFEST).write_text(json.dumps(manifest))
     change_deployment(bundles, set_candidate(candidate.name), action="candidate", by="test")
-    options = f"--bundle {bundles} --judge auto --port 0 --workers 2 --history-length {HISTORY_LENGTH} --data-dir {folder / 'data'}"
+    options = f"--bundle {bundles} --judge auto --port 0 --workers 2"
+    options += f" --history-length {HISTORY_LENGTH} --data-dir {folder / 'data'}"
     options += f" --keys-file {folder / 'keys.json'}"
     with (folder / "serve.log").open("w") as log:
         process = subprocess.Popen(

@@ -103,4 +103,4 @@ def test_held_out_events_score_as_in_the_trainers_test(log, bundles, start_servi
     assert live.trials == pytest.approx(len(users), abs=1)
     assert live.hits == pytest.approx(offline["HR@10"] * len(users), abs=1)
     assert live.ndcg == pytest.approx(offline["NDCG@10"] * len(users), abs=1)
-    assert len(users) / 4 < live.hits < len(users)
+    assert len(users) / 10 < live.hits < len(users)
