@@ -46,7 +46,16 @@ def end_in_order(work: Callable[[], object], *, interrupted: int = 0) -> int:
 
 def train(*arguments: str) -> None:
     """Run nextitem-train and show what it prints. Raises DemoFailed when it fails, KeyboardInterrupt when stopped."""
-    process = subprocess.Popen([_find("nextitem-train"), *arguments])  # noqa: S603 - ours
+    _run("nextitem-train", *arguments)
+
+
+def manage(*arguments: str) -> None:
+    """Run a sub-command of nextitem-serve, such as `models`, and show what it prints. Raises as `train` does."""
+    _run("nextitem-serve", *arguments)
+
+
+def _run(command: str, *arguments: str) -> None:
+    process = subprocess.Popen([_find(command), *arguments])  # noqa: S603 - ours
     try:
         status = process.wait()
     except KeyboardInterrupt:
@@ -59,16 +68,16 @@ def train(*arguments: str) -> None:
     if status == INTERRUPTED:
         raise KeyboardInterrupt
     if status:
-        raise DemoFailed(f"nextitem-train {arguments[0]} ended with status {status}")
+        raise DemoFailed(f"{command} {' '.join(arguments[:2])} ended with status {status}")
 
 
 @contextmanager
-def serve(bundles: Path, store: Path, port: int, log: Path) -> Iterator[httpx.Client]:
+def serve(bundles: Path, store: Path, port: int, log: Path, *options: str) -> Iterator[httpx.Client]:
     """Run nextitem-serve on 127.0.0.1 and give a client of it; stop it at the end, whatever happens."""
     url = f"http://127.0.0.1:{port}"
     # A parent-death signal ends the service when this process is killed and cannot.
     parent_death = [sys.executable, "-m", "service.system.parent_death", str(os.getpid())]
-    arguments = ["--bundle", str(bundles), "--data-dir", str(store), "--port", str(port)]
+    arguments = ["--bundle", str(bundles), "--data-dir", str(store), "--port", str(port), *options]
     with log.open("wb") as output:
         # Its own session: Ctrl-C reaches the demo alone, which then stops the service in order.
         process = subprocess.Popen(  # noqa: S603 - ours

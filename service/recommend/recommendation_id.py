@@ -5,7 +5,7 @@ An id is a UUIDv7 (RFC 9562, section 5.7), with a meaning in its random bits:
 ```
 48 bits  time in milliseconds since 1970
 12 bits  rand_a: generation modulo 1024 (10), by the candidate (1), from the model (1)
-62 bits  rand_b: random (42), message authentication code (20)
+62 bits  rand_b: zero (2), random (40), message authentication code (20)
 ```
 The code is keyed BLAKE2b over all before it and the user id. So an id counts for its own user only, and one in a
 million ids from elsewhere is taken for ours. Its 20 bits are the last 5 digits of the text.
@@ -27,11 +27,10 @@ MAX_CLOCK_STEP_MS = 10_000
 """While the clock is behind the last id by no more than this, ids keep the last id's time; otherwise they follow it."""
 
 _MAC_DIGITS = 5
-_RANDOM_DIGITS = 11
-_POOL_DIGITS = 512 * _RANDOM_DIGITS
-_VARIANT_BITS = str.maketrans("0123456789abcdef", "89ab" * 4)
-"""The first digit of rand_b: its upper two bits are the UUID's variant."""
-_PATTERN = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7([0-9a-f]{3})-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.ASCII)
+_RANDOM_BYTES = 5
+_POOL = 512
+"""How many ids' random digits are drawn at once: a call of the system for each would double its cost."""
+_PATTERN = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7([0-9a-f]{3})-8[0-9a-f]{3}-[0-9a-f]{12}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +64,15 @@ class RecommendationIds:
         self._clock_ns = clock_ns
         self._last_ms = -MAX_CLOCK_STEP_MS
         self._time_digits = ""
-        self._pool = self._first_digits = ""
-        self._pool_at = 0
+        self._pool: list[str] = []
 
     def make(self, user_id: str | None, *, generation: int, variant: VariantName, from_model: bool) -> str:
         """A new id, as text."""
         flags = generation % GENERATIONS << 2 | (variant == "candidate") << 1 | from_model
-        unsigned = f"{self._tell_time()}-7{flags:03x}-{self._draw()}"
+        if not self._pool:
+            self._pool = os.urandom(_POOL * _RANDOM_BYTES).hex(" ", _RANDOM_BYTES).split()
+        random = self._pool.pop()
+        unsigned = f"{self._tell_time()}-7{flags:03x}-8{random[:3]}-{random[3:]}"
         return unsigned + self._sign(unsigned, user_id)
 
     def read(self, recommendation_id: str, user_id: str | None) -> Origin | None:
@@ -90,7 +91,7 @@ class RecommendationIds:
 
     def _sign(self, unsigned: str, user_id: str | None) -> str:
         state = self._keyed.copy()
-        state.update(f"{unsigned}{user_id or ''}".encode())  # of one length before the user id, which is never empty
+        state.update((unsigned + (user_id or "")).encode())  # of one length before the user id, which is never empty
         return state.hexdigest()[:_MAC_DIGITS]
 
     def _tell_time(self) -> str:
@@ -101,13 +102,3 @@ class RecommendationIds:
             digits = f"{now_ms:012x}"
             self._time_digits = f"{digits[:8]}-{digits[8:]}"
         return self._time_digits
-
-    def _draw(self) -> str:
-        """The random digits of rand_b, from a pool: a call of the system for each id would double its cost."""
-        at = self._pool_at
-        if at == len(self._pool):
-            self._pool = os.urandom(_POOL_DIGITS // 2).hex()
-            self._first_digits = self._pool.translate(_VARIANT_BITS)
-            at = 0
-        self._pool_at = end = at + _RANDOM_DIGITS
-        return f"{self._first_digits[at]}{self._pool[at + 1 : at + 4]}-{self._pool[at + 4 : end]}"

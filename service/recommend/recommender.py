@@ -140,7 +140,7 @@ class Recommender:
             choice.tally.add(choice.assigned, "answers")
             if answer["degraded"] is not None:
                 choice.tally.add(choice.assigned, "degraded")
-                if answer["degraded"] == "engine_unavailable" and not choice.on_trial:
+                if answer["degraded"] == "engine_unavailable" and choice.assigned == "champion":
                     choice.tally.add("champion", "failures")
             if choice.assigned == "candidate" and not choice.on_trial:
                 self._metrics.model.fell_back("not_loaded")

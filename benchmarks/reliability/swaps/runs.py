@@ -127,9 +127,9 @@ def _name_by_hand(root: Path, version: str) -> None:
 
 
 async def change(root: Path, version: str) -> Deployment:
-    """Make a version the champion, as `nextitem-serve models use` does."""
+    """Make a version the champion, as `nextitem-serve models use --force` does: it knows no item of the other's."""
     return await asyncio.to_thread(
-        change_deployment, root, use(version, why="a benchmark"), action="use", by="cli:benchmark"
+        change_deployment, root, use(version, why="a benchmark"), action="use", by="cli:benchmark", force=True
     )
 
 

@@ -22,7 +22,7 @@ from benchmarks.harness.bundles import rename_items
 from model.contract.deployment.changes import promote, return_candidate, set_candidate, set_share
 from model.contract.deployment.document import read_deployment
 from model.contract.deployment.writer import change_deployment
-from service.auth.key_file import create_key
+from service.auth.key_file import Scope, create_key
 from service.deployment.probe import Verdict
 from service.recommend.assignment import assign
 from service.recommend.recommendation_id import RecommendationIds
@@ -234,8 +234,8 @@ def test_a_batch_that_the_candidate_fails_is_the_champions(start, bundles):
 def test_who_may_choose_the_variant(start, bundles, tmp_path):
     """A key with models or admin besides recommend; both variants in one batch, for no trial."""
     keys_file = tmp_path / "keys.json"
-    allowed = [("recommend", "models"), ("recommend", "admin")]
-    refused = [("recommend",), ("recommend", "events", "metrics"), ("models", "admin")]
+    allowed: list[tuple[Scope, ...]] = [("recommend", "models"), ("recommend", "admin")]
+    refused: list[tuple[Scope, ...]] = [("recommend",), ("recommend", "events", "metrics"), ("models", "admin")]
     keys = {scopes: {"authorization": f"Bearer {create_key(keys_file, scopes)}"} for scopes in (*allowed, *refused)}
     client = start(0.5, keys_file=keys_file, headers=keys["recommend",])
     one = {"user_id": USERS[0], "items": ["i01"], "timeout_ms": 2000}
@@ -263,7 +263,8 @@ def test_who_may_choose_the_variant(start, bundles, tmp_path):
 def test_answers_are_attributed_as_a_client_counts_them(start, bundles):
     """By generation, variant and model, from the ids alone, by whoever reads the folder; forced ones to nobody."""
     client = start(0.2)
-    counted, attributed = Counter(), Counter()
+    counted: Counter[tuple] = Counter()
+    attributed: Counter[tuple] = Counter()
     reader = RecommendationIds(read_deployment(bundles).id_key)
     for share in (0.5, 0.1):
         generation = deploy(bundles, set_share(share)).generation
@@ -276,6 +277,7 @@ def test_answers_are_attributed_as_a_client_counts_them(start, bundles):
             assert version == {"champion": CHAMPION, "candidate": CANDIDATE}[answer["model"]["variant"]]
             counted[generation, answer["model"]["variant"], answer["source"] == "model"] += 1
             origin = reader.read(answer["recommendation_id"], answer["user_id"])
+            assert origin is not None
             attributed[origin.find_generation(generation), origin.variant, origin.from_model] += 1
             assert reader.read(answer["recommendation_id"], "somebody-else") is None
             assert abs(origin.made_ms / 1000 - time.time()) < 600
