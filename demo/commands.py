@@ -5,9 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 from rich.console import Console
@@ -44,9 +45,12 @@ def end_in_order(work: Callable[[], object], *, interrupted: int = 0) -> int:
     return 0
 
 
-def train(*arguments: str) -> None:
-    """Run nextitem-train and show what it prints. Raises DemoFailed when it fails, KeyboardInterrupt when stopped."""
-    _run("nextitem-train", *arguments)
+def train(*arguments: str, refused: Mapping[int, str] | None = None) -> None:
+    """Run nextitem-train and show what it prints. Raises DemoFailed when it fails, KeyboardInterrupt when stopped.
+
+    `refused` says what exit statuses mean that the command has for a result that is not good enough.
+    """
+    _run("nextitem-train", *arguments, refused=refused or {})
 
 
 def manage(*arguments: str) -> None:
@@ -54,7 +58,7 @@ def manage(*arguments: str) -> None:
     _run("nextitem-serve", *arguments)
 
 
-def _run(command: str, *arguments: str) -> None:
+def _run(command: str, *arguments: str, refused: Mapping[int, str] = MappingProxyType({})) -> None:
     process = subprocess.Popen([_find(command), *arguments])  # noqa: S603 - ours
     try:
         status = process.wait()
@@ -67,6 +71,8 @@ def _run(command: str, *arguments: str) -> None:
             process.wait()
     if status == INTERRUPTED:
         raise KeyboardInterrupt
+    if status in refused:
+        raise DemoFailed(refused[status])
     if status:
         raise DemoFailed(f"{command} {' '.join(arguments[:2])} ended with status {status}")
 

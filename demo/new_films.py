@@ -3,8 +3,8 @@
 import csv
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -12,7 +12,7 @@ import httpx
 
 from demo.commands import DemoFailed
 from demo.movielens import Rating
-from demo.replay import post
+from demo.replay import EVENTS_PER_REQUEST, post
 
 MOST_RATED, EVERY = 400, 4
 PAST = 0.7
@@ -53,6 +53,8 @@ class Watching:
     """How many events each user has sent."""
     random: Random
     with_new: bool = False
+    sent: int = 0
+    _turn: list[str] = field(default_factory=list)
 
     @classmethod
     def begin(
@@ -71,27 +73,54 @@ class Watching:
         return cls(client, known, fresh, numbers, Random(1))  # noqa: S311 - nothing to be kept secret
 
     def play(self, rate: float, seconds: float) -> Iterator[float]:
-        """Send events for a while; yields the seconds that have passed, after each. Raises DemoFailed."""
+        """Send events for a while, one a request; yields the seconds that passed, after each. Raises DemoFailed."""
         began_s = time.monotonic()
-        for number, user in enumerate(self._take_turns(int(rate * seconds))):
-            self._send(user)
+        for number in range(int(rate * seconds)):
+            self._post([self._take(self._choose_user())])
             yield time.monotonic() - began_s
             time.sleep(max(0.0, began_s + (number + 1) / rate - time.monotonic()))
 
-    def _take_turns(self, count: int) -> Iterator[str]:
-        while count:
-            users = [user for user in self.numbers if self.known[user] or (self.with_new and self.fresh[user])]
-            if not users:
-                raise DemoFailed("every rating of MovieLens-100K has been sent")
-            self.random.shuffle(users)
-            yield from users[:count]
-            count -= min(count, len(users))
+    def send_at_once(self, share: float) -> Iterator[int]:
+        """Send a share of what each user is yet to rate, as fast as it is taken; yields how many. Raises DemoFailed."""
+        left = {user: int(share * self._count_left(user)) for user in self.numbers}
+        turns = [user for turn in range(max(left.values())) for user in self._shuffle(left) if left[user] > turn]
+        for start in range(0, len(turns), EVENTS_PER_REQUEST):
+            batch = [self._take(user) for user in turns[start : start + EVENTS_PER_REQUEST]]
+            self._post(batch)
+            yield len(batch)
 
-    def _send(self, user: str) -> None:
+    def count_left(self) -> int:
+        """How many ratings are yet to be sent."""
+        return sum(map(self._count_left, self.numbers))
+
+    def _choose_user(self) -> str:
+        """Everybody who has something left takes a turn, then all again in another order."""
+        while True:
+            if not self._turn:
+                self._turn = self._shuffle(user for user in self.numbers if self._count_left(user))
+            if not self._turn:
+                raise DemoFailed("every rating of MovieLens-100K has been sent")
+            if self._count_left(user := self._turn.pop()):
+                return user
+
+    def _shuffle(self, users: Iterable[str]) -> list[str]:
+        shuffled = list(users)
+        self.random.shuffle(shuffled)
+        return shuffled
+
+    def _count_left(self, user: str) -> int:
+        return len(self.known[user]) + (len(self.fresh[user]) if self.with_new else 0)
+
+    def _take(self, user: str) -> dict[str, object]:
+        """A user's next event, of now."""
         of_new = self.with_new and self.fresh[user] and (not self.known[user] or self.random.random() < 0.5)
         rating = (self.fresh if of_new else self.known)[user].pop()
-        now = replace(rating, timestamp_ms=int(time.time() * 1000))
-        answer = post(self.client, "/events", now.as_event(self.numbers[user]))
-        if answer["accepted"] != 1:
-            raise DemoFailed(f"POST /events did not take an event of user {user}: {answer}")
+        event = replace(rating, timestamp_ms=int(time.time() * 1000)).as_event(self.numbers[user])
         self.numbers[user] += 1
+        self.sent += 1
+        return event
+
+    def _post(self, events: Sequence[Mapping[str, object]]) -> None:
+        answer = post(self.client, "/events", {"events": events})
+        if answer["accepted"] != len(events):
+            raise DemoFailed(f"POST /events took {answer['accepted']} of {len(events)} events: {answer}")
