@@ -52,8 +52,9 @@ fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the
 drain: $(VENV)/.run $(VENV)/.dev ## Stop the service under load 20 times with one worker, 20 with two, and replace two 20 times; nobody is failed
 	DRAIN_TIMES=20 $(BIN)/pytest --timeout 1800 -rP tests/serving/http/test_drain.py -k under_load
 
-deployments: $(VENV)/.run $(VENV)/.dev ## Change deployments by 500 random sequences of commands, killed anywhere, and kill -9 the command at each step
+deployments: $(VENV)/.run $(VENV)/.dev ## Change deployments by 500 random sequences of commands, killed anywhere, and kill -9 command, worker and probe at each step
 	DEPLOYMENT_SEQUENCES=500 KILL_TIMES=3 $(BIN)/pytest --timeout 1800 tests/contract/deployment tests/serving/deployment_commands
+	KILL_TIMES=5 $(BIN)/pytest --timeout 1800 tests/reliability/test_swap_kills.py
 
 trial: $(VENV)/.run ## Simulate 1,000 trials of each kind: how often a verdict on a candidate errs, and how soon it finds what is there
 	@$(BIN)/python -m benchmarks.trial $(OPTIONS)
