@@ -24,7 +24,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo test fuzz drain trial overload chaos soak check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
+.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -32,6 +32,9 @@ help: ## List the targets
 
 demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, RECIPE=nova, FRESH=1 trains anew, CHECK=1 verifies and exits
 	@$(BIN)/python -m demo --port $(PORT) --recipe $(RECIPE) $(if $(FRESH),--fresh) $(if $(CHECK),--check)
+
+day-two: $(VENV)/.run ## A model's second day: new films, live quality falls, retrain, trial, promotion, rollback; PORT=8000
+	@$(BIN)/python -m demo.day_two --port $(PORT)
 
 test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite on two cores, integration against a real Valkey included; JOBS=1, COVERAGE=1 measures it
 ifeq ($(COVERAGE),)
@@ -48,6 +51,9 @@ fuzz: $(VENV)/.run $(VENV)/.dev ## Send ten times as much generated input as the
 
 drain: $(VENV)/.run $(VENV)/.dev ## Stop the service under load 20 times with one worker, 20 with two, and replace two 20 times; nobody is failed
 	DRAIN_TIMES=20 $(BIN)/pytest --timeout 1800 -rP tests/serving/http/test_drain.py -k under_load
+
+deployments: $(VENV)/.run $(VENV)/.dev ## Change deployments by 500 random sequences of commands, killed anywhere, and kill -9 the command at each step
+	DEPLOYMENT_SEQUENCES=500 KILL_TIMES=3 $(BIN)/pytest --timeout 1800 tests/contract/deployment tests/serving/deployment_commands
 
 trial: $(VENV)/.run ## Simulate 1,000 trials of each kind: how often a verdict on a candidate errs, and how soon it finds what is there
 	@$(BIN)/python -m benchmarks.trial $(OPTIONS)
@@ -103,6 +109,9 @@ chaos: $(VENV)/.run $(VENV)/.dev ## Lose no event: 50,000 under 112 faults, 21 p
 
 soak: $(VENV)/.run ## Watch the service's memory under ten minutes of traffic, and a leaking control's under three
 	@$(BIN)/python -m benchmarks.reliability.soak
+
+swaps: $(VENV)/.run ## Swap models 200 times under load with one worker and with two; OPTIONS=--corrupt: 1,000 damaged bundles
+	@$(BIN)/python -m benchmarks.reliability.swaps $(OPTIONS)
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)

@@ -5,9 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 from rich.console import Console
@@ -44,9 +45,21 @@ def end_in_order(work: Callable[[], object], *, interrupted: int = 0) -> int:
     return 0
 
 
-def train(*arguments: str) -> None:
-    """Run nextitem-train and show what it prints. Raises DemoFailed when it fails, KeyboardInterrupt when stopped."""
-    process = subprocess.Popen([_find("nextitem-train"), *arguments])  # noqa: S603 - ours
+def train(*arguments: str, refused: Mapping[int, str] | None = None) -> None:
+    """Run nextitem-train and show what it prints. Raises DemoFailed when it fails, KeyboardInterrupt when stopped.
+
+    `refused` says what exit statuses mean that the command has for a result that is not good enough.
+    """
+    _run("nextitem-train", *arguments, refused=refused or {})
+
+
+def manage(*arguments: str) -> None:
+    """Run a sub-command of nextitem-serve, such as `models`, and show what it prints. Raises as `train` does."""
+    _run("nextitem-serve", *arguments)
+
+
+def _run(command: str, *arguments: str, refused: Mapping[int, str] = MappingProxyType({})) -> None:
+    process = subprocess.Popen([_find(command), *arguments])  # noqa: S603 - ours
     try:
         status = process.wait()
     except KeyboardInterrupt:
@@ -58,17 +71,19 @@ def train(*arguments: str) -> None:
             process.wait()
     if status == INTERRUPTED:
         raise KeyboardInterrupt
+    if status in refused:
+        raise DemoFailed(refused[status])
     if status:
-        raise DemoFailed(f"nextitem-train {arguments[0]} ended with status {status}")
+        raise DemoFailed(f"{command} {' '.join(arguments[:2])} ended with status {status}")
 
 
 @contextmanager
-def serve(bundles: Path, store: Path, port: int, log: Path) -> Iterator[httpx.Client]:
+def serve(bundles: Path, store: Path, port: int, log: Path, *options: str) -> Iterator[httpx.Client]:
     """Run nextitem-serve on 127.0.0.1 and give a client of it; stop it at the end, whatever happens."""
     url = f"http://127.0.0.1:{port}"
     # A parent-death signal ends the service when this process is killed and cannot.
     parent_death = [sys.executable, "-m", "service.system.parent_death", str(os.getpid())]
-    arguments = ["--bundle", str(bundles), "--data-dir", str(store), "--port", str(port)]
+    arguments = ["--bundle", str(bundles), "--data-dir", str(store), "--port", str(port), *options]
     with log.open("wb") as output:
         # Its own session: Ctrl-C reaches the demo alone, which then stops the service in order.
         process = subprocess.Popen(  # noqa: S603 - ours

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -51,6 +51,9 @@ from service.system.open_files import limit_connections
 from service.telemetry.metrics import Metrics
 
 ROUTERS = (recommend.router, events.router, lookup.router, models.router, erasure.router, operations.router)
+
+CANCEL_EVERY_S = 2.0
+"""Longer than any of the background tasks takes to end."""
 
 
 class Application:
@@ -253,8 +256,15 @@ async def _run(framework: FastAPI) -> AsyncIterator[Mapping[str, object]]:
     if service.watcher is not None:
         service.watcher.stop()
     await service.recommender.close()
-    for task in background:
-        task.cancel()
-    await asyncio.gather(*background, return_exceptions=True)
+    await _end(background)
     await service.store.close()
     service.metrics.flush()
+
+
+async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: a call of the store may swallow a cancellation."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_EVERY_S)

@@ -26,7 +26,7 @@ from service.backup.commands import manage_store
 from service.deployment_commands.commands import manage_models
 from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
-from service.judge.schedule import JUDGE, run_judge
+from service.judge.schedule import JUDGE, check_judge, run_judge
 from service.process.ports import bind
 from service.settings import ARCHIVE_SETTINGS, JUDGE_SETTINGS, PREFIX, Settings, describe_errors
 from service.store.connection import connect, refuse_cluster
@@ -41,6 +41,7 @@ ARCHIVE_FLAGS = {
 }
 JUDGE_FLAGS = {
     "once": "score what the log holds now, then exit",
+    "check": "check that scores were written lately, then exit: status 0 if they were, 1 with a message if not",
     "dry_run": "write nothing, and say what would be counted and decided",
 }
 BIND_PATIENCE_S = 5.0
@@ -174,8 +175,10 @@ def archive(settings: Settings, *, once: bool, check: bool, take_over: bool) -> 
     return check_archiver(settings) if check else archive_store(settings, once=once, take_over=take_over)
 
 
-def judge(settings: Settings, *, once: bool, dry_run: bool) -> int:
-    """Score events until told to stop, or once. Returns the exit status. Raises StartFailed."""
+def judge(settings: Settings, *, once: bool, check: bool, dry_run: bool) -> int:
+    """Score events until told to stop, or do what the flags say. Returns the exit status. Raises StartFailed."""
+    if check:
+        return check_judge(settings)
     from service.judge.process import judge_store  # noqa: PLC0415 - the other commands need no ONNX Runtime
 
     return judge_store(settings, once=once, dry_run=dry_run)

@@ -19,9 +19,10 @@ from pathlib import Path
 SECRETS = "secrets"
 SERVICE_PASSWORD = Path("service/valkey-password")
 ARCHIVER_PASSWORD = Path("archiver/valkey-password")
+JUDGE_PASSWORD = Path("judge/valkey-password")
 OPERATOR_PASSWORD = Path("valkey/operator-password")
 GRAFANA_PASSWORD = Path("grafana/admin-password")
-PASSWORDS = (SERVICE_PASSWORD, ARCHIVER_PASSWORD, OPERATOR_PASSWORD, GRAFANA_PASSWORD)
+PASSWORDS = (SERVICE_PASSWORD, ARCHIVER_PASSWORD, JUDGE_PASSWORD, OPERATOR_PASSWORD, GRAFANA_PASSWORD)
 USERS = Path("valkey/users.acl")
 
 CLIENT_KEY = Path("client/key")
@@ -37,8 +38,17 @@ _KEY = re.compile(r"nk_([0-9a-z]{1,32})_([A-Za-z0-9_-]{43,128})")
 _OURS = "init"
 """How the ids of init's keys begin. `nextitem-serve keys` makes ids of hexadecimal digits alone: none of them does."""
 
-IDS = {"service": 10001, "traffic": 10002, "archiver": 10003, "valkey": 999, "prometheus": 65534, "grafana": 472}
-"""The user and group of each in docker-compose.yml; all but the first two are those of the public images."""
+IDS = {
+    "service": 10001,
+    "judge": 10001,
+    "traffic": 10002,
+    "archiver": 10003,
+    "valkey": 999,
+    "prometheus": 65534,
+    "grafana": 472,
+}
+"""The user and group of each in docker-compose.yml; the last three are those of the public images. The judge writes to
+the bundle folder, which is the service's."""
 
 OWNERS = {
     "bundles": "service",
@@ -65,9 +75,13 @@ def prepare(volumes: Path, users_template: str, chown: Chown = os.chown) -> list
             word = secrets.token_urlsafe(32)
             _write_secret(file, f"nk_{_name_id(name)}_{word}" if name in KEYS else word, chown)
             made.append(str(name))
-    service, archiver, operator, _ = (_read_password(volumes / SECRETS / name) for name in PASSWORDS)
+    service, archiver, judge, operator, _ = (_read_password(volumes / SECRETS / name) for name in PASSWORDS)
     users = render_users(
-        users_template, service_password=service, archiver_password=archiver, operator_password=operator
+        users_template,
+        service_password=service,
+        archiver_password=archiver,
+        judge_password=judge,
+        operator_password=operator,
     )
     _write_changed(volumes / SECRETS / USERS, users, chown)
     keys = {name: _read_password(volumes / SECRETS / name) for name in KEYS}

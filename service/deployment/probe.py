@@ -76,7 +76,7 @@ def probe(
     }
     files, at_s = describe_files(bundle), time.monotonic()
     process = subprocess.Popen(  # noqa: S603 - this interpreter, with our own words
-        [sys.executable, "-c", _START, json.dumps(sys.path)],
+        [sys.executable, "-P", "-c", _START, json.dumps(sys.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

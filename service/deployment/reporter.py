@@ -41,15 +41,17 @@ class Reporter:
 
     async def run(self) -> None:
         """Report until cancelled, then take the report back."""
+        task = asyncio.current_task()
         try:
-            while True:
-                await self._write()
+            await self._write()
+            while task is None or not task.cancelling():  # a call of the store may swallow a cancellation
                 try:
                     async with asyncio.timeout(REPORT_EVERY_S):
                         await self._changed.wait()
                 except TimeoutError:
                     pass
                 self._changed.clear()
+                await self._write()
         finally:
             try:
                 async with asyncio.timeout(1.0):

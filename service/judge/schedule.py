@@ -3,14 +3,21 @@
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Iterator
+from typing import Final
 
 from model.contract.deployment.document import is_followed
+from model.contract.deployment.live_scores import LiveScoresMalformed, read_live_scores
+from service.errors import StartFailed
 from service.settings import JUDGE_SETTINGS, Settings
 from service.system.child_process import ChildProcess
 
 JUDGE = "judge"
 """The word that makes nextitem-serve a judge."""
+
+SILENT_S: Final = 60.0
+"""Scores that are older fail `judge --check`: they are written every few seconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +42,20 @@ def run_judge(url: str, settings: Settings) -> Iterator[None]:
         yield
     finally:
         child.stop()
+
+
+def check_judge(settings: Settings) -> int:
+    """`nextitem-serve judge --check`: 0 if the judge wrote its scores recently. Raises StartFailed."""
+    try:
+        scores = read_live_scores(settings.bundle)
+    except LiveScoresMalformed as error:
+        raise StartFailed(str(error)) from error
+    if scores is None:
+        raise StartFailed(f"no judge has written scores to {settings.bundle}")
+    age_s = time.time() - scores.at_s
+    if age_s > SILENT_S:
+        raise StartFailed(f"the judge wrote its scores {age_s:.0f} s ago")
+    return 0
 
 
 def find_obstacle(settings: Settings) -> str | None:

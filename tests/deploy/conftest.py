@@ -125,6 +125,7 @@ def log_in(store: tuple[Path, Path], prepare: Any) -> Iterator[Callable[[str], R
     passwords = {
         "service": prepare.SERVICE_PASSWORD,
         "archiver": prepare.ARCHIVER_PASSWORD,
+        "judge": prepare.JUDGE_PASSWORD,
         "operator": prepare.OPERATOR_PASSWORD,
     }
     with ExitStack() as clients:

@@ -11,7 +11,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 ONE_SHOT = {"init", "trainer"}
-SERVICES = sorted(ONE_SHOT | {"valkey", "service", "archiver", "traffic", "prometheus", "grafana"})
+SERVICES = sorted(ONE_SHOT | {"valkey", "service", "archiver", "judge", "traffic", "prometheus", "grafana"})
 FILES = {"plain": ["docker-compose.yml"], "gpu": ["docker-compose.yml", "docker-compose.gpu.yml"]}
 
 Service = dict[str, Any]
@@ -143,13 +143,15 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
         "prometheus": prepared,
         "service": {"valkey": "healthy", "trainer": "completed_successfully"},
         "archiver": {"valkey": "healthy"},
+        "judge": {"valkey": "healthy", "trainer": "completed_successfully"},
         "traffic": {"service": "healthy"},
         "grafana": {"prometheus": "healthy"},
     }
-    # The service's own is in its image; the archiver's must not be that one, which asks for a port.
+    # The service's own is in its image; the archiver's and the judge's must not be that one, which asks for a port.
     assert {name for name, service in services.items() if "test" in service.get("healthcheck", {})} == {
         "valkey",
         "archiver",
+        "judge",
         "traffic",
         "prometheus",
         "grafana",
@@ -157,13 +159,13 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
 
 
 def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
-    """Only service and archiver reach the store, no network leads out, and one-shot work has none."""
+    """Only service, archiver and judge reach the store, no network leads out, and one-shot work has none."""
     services, networks = stacks["plain"]["services"], stacks["plain"]["networks"]
     members = {
         network: {name for name in services if network in services[name].get("networks", {})} for network in networks
     }
     assert members == {
-        "store": {"valkey", "service", "archiver"},
+        "store": {"valkey", "service", "archiver", "judge"},
         "edge": {"service", "traffic", "prometheus", "grafana"},
     }
     assert networks["store"]["internal"] is True
@@ -203,6 +205,7 @@ def test_threads_are_counted_by_the_container_s_processors(stacks: dict[str, dic
         "traffic": both,
         "service": {"OPENBLAS_NUM_THREADS": 1},
         "archiver": {"OPENBLAS_NUM_THREADS": 1},
+        "judge": {"OPENBLAS_NUM_THREADS": 1},
     }
     assert all(
         limit <= math.ceil(services[name]["cpus"]) for name in ("trainer", "service") for limit in told[name].values()
@@ -281,6 +284,23 @@ def test_archiver_archives_where_its_volume_is(stacks: dict[str, dict[str, Any]]
     }
 
 
+def test_judge_writes_to_the_bundles_alone(stacks: dict[str, dict[str, Any]]) -> None:
+    """It is the one that may promote; the service sees the folder and cannot change it. It yields to all others."""
+    services = stacks["plain"]["services"]
+    judge = services["judge"]
+    assert judge["command"] == ["judge"]
+    assert Path(judge["environment"]["NEXTITEM_REDIS_PASSWORD_FILE"]) == Path("/secrets/judge/valkey-password")
+    assert {mount["target"]: mount.get("read_only", False) for mount in judge["volumes"]} == {
+        "/secrets": True,
+        "/bundles": False,
+    }
+    assert {mount["target"]: mount.get("read_only", False) for mount in services["service"]["volumes"]} == {
+        "/secrets": True,
+        "/bundles": True,
+    }
+    assert judge["cpu_shares"] < 1024
+
+
 def test_how_often_the_log_is_archived_is_the_operator_s_to_say(configure: Configure) -> None:
     """An hour as in .env, or what the environment says."""
 
@@ -318,7 +338,7 @@ def test_gpu_file_changes_the_service_alone(stacks: dict[str, dict[str, Any]]) -
     assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", 1, ["gpu"])
     assert gpu["service"].pop("environment") == plain["service"].pop("environment") | {"NEXTITEM_PROVIDER": "cuda"}
     assert gpu["archiver"]["image"] == gpu["service"]["image"]
-    for service in (services[name] for services in (plain, gpu) for name in ("service", "init", "archiver")):
+    for service in (services[name] for services in (plain, gpu) for name in ("service", "init", "archiver", "judge")):
         for key in ("image", "build", "deploy", "mem_limit"):
             service.pop(key, None)
     assert gpu == plain

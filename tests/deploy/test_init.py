@@ -45,6 +45,7 @@ def test_passwords_are_long_different_and_kept(volumes: Path, prepare: Any) -> N
     assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == [
         "service/valkey-password",
         "archiver/valkey-password",
+        "judge/valkey-password",
         "valkey/operator-password",
         "grafana/admin-password",
         "client/key",
@@ -53,14 +54,14 @@ def test_passwords_are_long_different_and_kept(volumes: Path, prepare: Any) -> N
     ]
     files = [volumes / prepare.SECRETS / name for name in prepare.PASSWORDS]
     first = [file.read_text() for file in files]
-    assert len(set(first)) == 4
+    assert len(set(first)) == 5
     assert all(len(password) >= 40 and password.strip() == password for password in first)
     assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == []
     assert [file.read_text() for file in files] == first
-    files[3].unlink()
+    files[4].unlink()
     assert prepare.prepare(volumes, USERS.read_text(), Owners().chown) == ["grafana/admin-password"]
-    assert [file.read_text() for file in files[:3]] == first[:3]
-    assert files[3].read_text() != first[3]
+    assert [file.read_text() for file in files[:4]] == first[:4]
+    assert files[4].read_text() != first[4]
 
 
 def test_secrets_are_for_one_group_each(volumes: Path, prepare: Any) -> None:
@@ -70,6 +71,7 @@ def test_secrets_are_for_one_group_each(volumes: Path, prepare: Any) -> None:
     for name, who in (
         (prepare.SERVICE_PASSWORD, "service"),
         (prepare.ARCHIVER_PASSWORD, "archiver"),
+        (prepare.JUDGE_PASSWORD, "judge"),
         (prepare.OPERATOR_PASSWORD, "valkey"),
         (prepare.GRAFANA_PASSWORD, "grafana"),
         (prepare.USERS, "valkey"),
@@ -100,6 +102,7 @@ def test_users_follow_password_and_template(volumes: Path, prepare: Any) -> None
     users_and_files = {
         "service": prepare.SERVICE_PASSWORD,
         "archiver": prepare.ARCHIVER_PASSWORD,
+        "judge": prepare.JUDGE_PASSWORD,
         "operator": prepare.OPERATOR_PASSWORD,
     }
     for user, name in users_and_files.items():
@@ -127,7 +130,13 @@ def test_password_of_one_s_own_opens_as_the_service_reads_it(volumes: Path, prep
 @pytest.mark.parametrize("content", ["", "\n", "two\nlines\n"])
 @pytest.mark.parametrize(
     "name",
-    ["service/valkey-password", "archiver/valkey-password", "valkey/operator-password", "grafana/admin-password"],
+    [
+        "service/valkey-password",
+        "archiver/valkey-password",
+        "judge/valkey-password",
+        "valkey/operator-password",
+        "grafana/admin-password",
+    ],
 )
 def test_file_without_a_password_is_refused_by_name(volumes: Path, name: str, content: str) -> None:
     """One sentence says which file, and what to do; no user without a password comes of it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,22 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 from redis.retry import Retry
 
+from model.contract.deployment.document import Deployment
 from service.archive.archiver import Archiver
 from service.archive.segments import Archive
+from service.judge.events import LoggedEvent
+from service.judge.log_reader import LogReader
+from service.judge.worker_counts import observe_workers
 from service.store.connection import connect
 from service.store.event import make_event
 from service.store.history import HistoryStore
 from service.store.records import History, Outcome
 from service.store.variant_counts import add_variant_counts, read_variant_counts
+from service.store.worker_states import WorkerState, remove_worker_state, write_worker_state
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "valkey"
 NOW_MS = 1_763_719_498_123
+WORKER = WorkerState("instance:1", generation=1, champion="a", candidate=None, refused=None, at_ms=NOW_MS)
 
 
 @pytest.fixture
@@ -48,6 +55,8 @@ async def use_everything(history: HistoryStore) -> None:
     assert (await read_variant_counts(history._client, 7))["candidate"].answers >= 2
     await history.ping()
     assert (await history.inspect()).durable
+    await write_worker_state(history._client, WORKER)
+    await remove_worker_state(history._client, WORKER.worker)
 
 
 def test_port_works_with_the_users_of_the_stack(in_store: Callable[..., Any]) -> None:
@@ -130,6 +139,44 @@ def test_archiver_moves_the_log_and_may_do_nothing_else(
     assert asyncio.run(archive()) == 1
     client = log_in("archiver")
     for command in ("LRANGE nextitem:history:{00}:u 0 -1", "XADD nextitem:log:{00} * e x", "FLUSHALL", "CONFIG GET *"):
+        with pytest.raises(NoPermissionError):
+            client.execute_command(*command.split())
+
+
+def test_judge_may_do_exactly_what_it_does(
+    store: tuple[Path, Path], prepare: Any, log_in: Callable[[str], Redis], in_store: Callable[..., Any]
+) -> None:
+    """As its own user it reads the log, histories and what workers tell; it changes nothing of them."""
+    event = make_event(user_id="j", item_id="i", event_type="view", now_ms=NOW_MS)
+    in_store(lambda history: history.append([event]))
+    expired = replace(WORKER, at_ms=0)
+    in_store(lambda history: write_worker_state(history._client, expired))
+    socket, secrets = store
+
+    async def judge() -> list[object]:
+        client = connect(f"unix://judge@{socket}", password_file=secrets / prepare.JUDGE_PASSWORD)
+        reader = LogReader(client, {})
+        try:
+            await observe_workers(client, Deployment(generation=1, champion="a", candidate="b", mode="shadow"))
+            portion = await reader.read(recount=True)
+            [found] = [one for one in portion.entries if isinstance(one, LoggedEvent) and one.user_id == "j"]
+            return await reader.read_histories([found])
+        finally:
+            await reader.close()
+            await client.aclose()
+
+    [history] = asyncio.run(judge())
+    assert history == [event.entry()]
+    client = log_in("judge")
+    for command in (
+        "GET nextitem:version:{00}:u",
+        "XADD nextitem:log:{00} * e x",
+        "XTRIM nextitem:log:{00} MAXLEN 0",
+        "HDEL nextitem:variants:7 candidate:answers",
+        "HGETALL nextitem:archive",
+        "FLUSHALL",
+        "CONFIG GET *",
+    ):
         with pytest.raises(NoPermissionError):
             client.execute_command(*command.split())
 

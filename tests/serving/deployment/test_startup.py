@@ -26,7 +26,7 @@ def root(tmp_path):
     manifest = folder / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"blue"', '"green"'))
     for version in ("blue", "green"):
-        change_deployment(root, use(version, why="test"), action="use", by="cli:test")
+        change_deployment(root, use(version, why="test"), action="use", by="cli:test", force=True)
     return root
 
 

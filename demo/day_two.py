@@ -1,0 +1,194 @@
+"""A model's second day: new films, quality falls, retrain, trial, promotion, quality rises. `make day-two` runs it.
+
+A hundred of MovieLens-100K's most rated films are kept from the first model, as if they came out after it was trained.
+"""
+
+import argparse
+import functools
+import json
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from demo.bundle import LOG
+from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, manage, serve, train
+from demo.live import Course, Live
+from demo.movielens import read_ratings
+from demo.new_films import Watching, choose_new, cut_past, write_log
+from demo.phases import Phases, show_evidence, show_quality, show_table, show_traffic
+from demo.replay import send_histories
+
+DATA = Path(".cache/ml-100k")
+FOLDER = Path("artifacts/day-two")
+RATE, JUDGE_RATE = 100.0, 200
+NIGHT_SHARE = 0.5
+"""The share of what everybody is yet to rate that comes in overnight."""
+MIN_TRIALS = 300
+SETTLE_S, PROMOTION_S = 10.0, 10.0
+"""The judge writes its figures every 5 s, and services look at the deployment every second."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Seconds of training, of the first model and the next, and of traffic: `trial_s` until the verdict at most."""
+
+    first_s: int
+    retrain_s: int
+    before_s: float
+    new_s: float
+    trial_s: float
+    after_s: float
+
+
+WHOLE = Size(first_s=15, retrain_s=24, before_s=8.0, new_s=12.0, trial_s=20.0, after_s=8.0)
+SMALL = Size(first_s=6, retrain_s=8, before_s=5.0, new_s=5.0, trial_s=20.0, after_s=5.0)
+
+
+def main() -> int:
+    """Run it; 0 when everything came as it should."""
+    parser = argparse.ArgumentParser(prog="python -m demo.day_two", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--port", type=int, default=8000, help="where the service listens on 127.0.0.1 (default 8000)")
+    parser.add_argument("--check", action="store_true", help="train and watch for less long; the same must come of it")
+    arguments = parser.parse_args()
+    day = functools.partial(run, arguments.port, SMALL if arguments.check else WHOLE)
+    return end_in_order(day, interrupted=INTERRUPTED)
+
+
+def run(port: int, size: Size) -> None:
+    """All of it, from scratch. Raises DemoFailed where a step does not do what it should."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    bundles, runs, store, log = (FOLDER / name for name in ("bundles", "runs", "store", "service.log"))
+    phases = Phases()
+    phases.begin("A model that knows nothing of a hundred films")
+    train("fetch", "ml-100k", "--out", str(DATA))
+    ratings = read_ratings(DATA / LOG)
+    new = choose_new(ratings)
+    past = cut_past(ratings, new)
+    write_log(past, FOLDER / "past.csv")
+    train_first(FOLDER / "past.csv", runs / "first", bundles, size.first_s)
+    phases.begin("Everybody's past, and a day like any other")
+    past_bar = show_traffic("the past", sum(map(len, past)))
+    with serve(bundles, store, port, log, "--judge", "off") as client, past_bar as advance:
+        for sent in send_histories(client, past):
+            advance(sent)
+    with serve(bundles, store, port, log, "--judge-rate", str(JUDGE_RATE)) as client:
+        course, watching = Course(client), Watching.begin(client, ratings, past, new)
+        before = watch(watching, course, size.before_s, "before")
+        phases.begin("A hundred films come out")
+        watching.with_new = True
+        drifted = watch(watching, course, size.new_s, "new films")
+        if drifted.ndcg >= before.ndcg:
+            raise DemoFailed("live NDCG@10 did not fall, although half of the events are of unknown films")
+        phases.begin("Overnight the log grows, and a model is trained on it")
+        grow_log(watching)
+        manage("archive", "--once", "--archive-dir", str(store / "archive"))
+        terms = ("--path", "shadow", "--min-trials", str(MIN_TRIALS), "--min-hours", "0")
+        change(bundles, store, "terms", *terms, "--why", "a day in two minutes")
+        retrain(store / "archive", bundles, runs, size.retrain_s)
+        phases.begin("On trial: every event asks both models, and users see the old one")
+        await_promotion(client, watching, course, size.trial_s)
+        after = watch(watching, course, size.after_s, "promoted")
+        if after.ndcg <= drifted.ndcg:
+            raise DemoFailed("live NDCG@10 did not rise after the promotion")
+        phases.begin("Back, and forth again; the journal")
+        champion = name_champion(client)
+        change(bundles, store, "rollback", "--wait", "--why", "to show it")
+        if name_champion(client) == champion:
+            raise DemoFailed("the service does not answer with the first model after the rollback")
+        change(bundles, store, "use", champion, "--wait", "--why", "and back")
+        if name_champion(client) != champion:
+            raise DemoFailed("the service does not answer with the promoted model")
+        change(bundles, store, "journal")
+        change(bundles, store, "journal", "--verify")
+    (FOLDER / "course.json").write_text(json.dumps(course.describe(), indent=1) + "\n")
+    console.print()
+    show_quality({"before": before, "new films": drifted, "promoted": after}, course)
+    phases.end()
+
+
+def train_first(log: Path, run: Path, bundles: Path, seconds: int) -> None:
+    """The model that answers at first, with rules beside the network: they learn from seconds of training, too."""
+    settings = (f"train.budget_seconds={seconds}", "train.item_init=ppmi", "model.rules_per_item=200")
+    options = [option for setting in settings for option in ("--set", setting)]
+    train("fit", "bert4rec-small", "--data", str(log), *options, "--out", str(run))
+    train("publish", str(run), "--out", str(bundles))
+
+
+def watch(watching: Watching, course: Course, seconds: float, phase: str) -> Live:
+    """Traffic for a while, and what the judge saw of the champion meanwhile. Raises DemoFailed."""
+    start, sent = course.look(phase), watching.sent
+    with show_traffic(phase, seconds) as advance:
+        for passed_s in watching.play(RATE, seconds):
+            if passed_s >= advance.done + 1:
+                advance(passed_s - advance.done)
+                course.look(phase)
+    deadline_s = time.monotonic() + SETTLE_S
+    while (live := course.look(phase).since(start)).seen < watching.sent - sent:
+        if time.monotonic() > deadline_s:
+            break
+        time.sleep(0.25)
+    if not live.trials:
+        raise DemoFailed(f"the judge scored none of {watching.sent - sent} events: see {FOLDER / 'service.log'}")
+    console.print(
+        f"live NDCG@10 [bold]{live.ndcg:.4f}[/], {live.unknown_share:.0%} of {live.trials:,.0f} items unknown"
+    )
+    return live
+
+
+def grow_log(watching: Watching) -> None:
+    """A night of events in seconds, so that there is something to learn from."""
+    before = watching.sent
+    with show_traffic("overnight", watching.count_left() * NIGHT_SHARE) as advance:
+        for sent in watching.send_at_once(NIGHT_SHARE):
+            advance(sent)
+    console.print(f"{watching.sent - before:,} more events, half of them of new films")
+
+
+def retrain(archive: Path, bundles: Path, runs: Path, seconds: int) -> None:
+    """Train the next model on the service's own log, and show what it was measured by. Raises DemoFailed."""
+    train(
+        "retrain", "--data", str(archive), "--bundle", str(bundles), "--runs", str(runs), "--budget", str(seconds),
+        refused={3: "the new model is not shown to be as good as the old one: a busy machine may leave the training "
+        "too little time. Try again when it is idle"},
+    )  # fmt: skip
+    [report] = runs.glob("retrain-*/retrain.json")
+    show_table(json.loads(report.read_text())["offline"])
+
+
+def await_promotion(client: httpx.Client, watching: Watching, course: Course, seconds: float) -> None:
+    """Traffic until the champion is another one. Raises DemoFailed where it stays."""
+    champion, looked_s = name_champion(client), 0.0
+    with show_evidence() as show:
+        for passed_s in watching.play(RATE, seconds):
+            if passed_s < looked_s + 0.5:
+                continue
+            looked_s = passed_s
+            show(course.look("on trial").better)
+            if name_champion(client) != champion:
+                break
+        deadline_s = time.monotonic() + PROMOTION_S
+        while name_champion(client) == champion:
+            if time.monotonic() > deadline_s:
+                raise DemoFailed(f"no verdict within {seconds:.0f} s of traffic: try again when the machine is idle")
+            time.sleep(0.25)
+            show(course.look("on trial").better)
+    console.print(f"promoted by the judge: {name_champion(client)} answers")
+
+
+def name_champion(client: httpx.Client) -> str:
+    """The version that answers."""
+    return str(client.get("/model").json()["version"])
+
+
+def change(bundles: Path, store: Path, command: str, *options: str) -> None:
+    """A sub-command of `nextitem-serve models`."""
+    manage("models", "--bundle", str(bundles), "--data-dir", str(store), command, *options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
