@@ -19,7 +19,8 @@ from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, manage
 from demo.live import Course, Live
 from demo.movielens import read_ratings
 from demo.new_films import Watching, choose_new, cut_past, write_log
-from demo.phases import Phases, show_evidence, show_quality, show_table, show_traffic
+from demo.phases import ENOUGH, Phases, show_evidence, show_quality, show_table, show_traffic
+from demo.picture import draw_day
 from demo.replay import send_histories
 
 DATA = Path(".cache/ml-100k")
@@ -28,7 +29,7 @@ RATE, JUDGE_RATE = 100.0, 200
 NIGHT_SHARE = 0.5
 """The share of what everybody is yet to rate that comes in overnight."""
 MIN_TRIALS = 300
-SETTLE_S, PROMOTION_S = 10.0, 10.0
+SETTLE_S, PROMOTION_S = 20.0, 10.0
 """The judge writes its figures every 5 s, and services look at the deployment every second."""
 
 
@@ -96,18 +97,12 @@ def run(port: int, size: Size) -> None:
         if after.ndcg <= drifted.ndcg:
             raise DemoFailed("live NDCG@10 did not rise after the promotion")
         phases.begin("Back, and forth again; the journal")
-        champion = name_champion(client)
-        change(bundles, store, "rollback", "--wait", "--why", "to show it")
-        if name_champion(client) == champion:
-            raise DemoFailed("the service does not answer with the first model after the rollback")
-        change(bundles, store, "use", champion, "--wait", "--why", "and back")
-        if name_champion(client) != champion:
-            raise DemoFailed("the service does not answer with the promoted model")
-        change(bundles, store, "journal")
-        change(bundles, store, "journal", "--verify")
-    (FOLDER / "course.json").write_text(json.dumps(course.describe(), indent=1) + "\n")
+        go_back_and_forth(client, bundles, store)
+    (FOLDER / "day.json").write_text(json.dumps(course.describe(), indent=1) + "\n")
+    (FOLDER / "day.svg").write_text(draw_day(course.split(), ENOUGH))
     console.print()
     show_quality({"before": before, "new films": drifted, "promoted": after}, course)
+    console.print(f"drawn: {FOLDER / 'day.svg'}")
     phases.end()
 
 
@@ -163,6 +158,7 @@ def retrain(archive: Path, bundles: Path, runs: Path, seconds: int) -> None:
 def await_promotion(client: httpx.Client, watching: Watching, course: Course, seconds: float) -> None:
     """Traffic until the champion is another one. Raises DemoFailed where it stays."""
     champion, looked_s = name_champion(client), 0.0
+    course.look("overnight")  # what the judge saw of it
     with show_evidence() as show:
         for passed_s in watching.play(RATE, seconds):
             if passed_s < looked_s + 0.5:
@@ -178,6 +174,19 @@ def await_promotion(client: httpx.Client, watching: Watching, course: Course, se
             time.sleep(0.25)
             show(course.look("on trial").better)
     console.print(f"promoted by the judge: {name_champion(client)} answers")
+
+
+def go_back_and_forth(client: httpx.Client, bundles: Path, store: Path) -> None:
+    """Roll back, use the promoted model again, and show the journal. Raises DemoFailed."""
+    champion = name_champion(client)
+    change(bundles, store, "rollback", "--wait", "--why", "to show it")
+    if name_champion(client) == champion:
+        raise DemoFailed("the service does not answer with the first model after the rollback")
+    change(bundles, store, "use", champion, "--wait", "--why", "and back")
+    if name_champion(client) != champion:
+        raise DemoFailed("the service does not answer with the promoted model")
+    change(bundles, store, "journal")
+    change(bundles, store, "journal", "--verify")
 
 
 def name_champion(client: httpx.Client) -> str:

@@ -12,7 +12,7 @@ import httpx
 
 from demo.commands import DemoFailed
 from demo.movielens import Rating
-from demo.replay import EVENTS_PER_REQUEST, post
+from demo.replay import EVENTS_PER_REQUEST, send_events
 
 MOST_RATED, EVERY = 400, 4
 PAST = 0.7
@@ -121,6 +121,6 @@ class Watching:
         return event
 
     def _post(self, events: Sequence[Mapping[str, object]]) -> None:
-        answer = post(self.client, "/events", {"events": events})
-        if answer["accepted"] != len(events):
+        answer = send_events(self.client, events)
+        if answer["accepted"] + answer["duplicates"] != len(events):
             raise DemoFailed(f"POST /events took {answer['accepted']} of {len(events)} events: {answer}")
