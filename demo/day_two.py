@@ -9,6 +9,7 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +17,8 @@ import httpx
 
 from demo.bundle import LOG
 from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, manage, serve, train
-from demo.live import Course, Live
-from demo.movielens import read_ratings
+from demo.live import Course, Live, look
+from demo.movielens import Rating, read_ratings
 from demo.new_films import Watching, choose_new, cut_past, write_log
 from demo.phases import ENOUGH, Phases, show_evidence, show_quality, show_table, show_traffic
 from demo.picture import draw_day
@@ -25,12 +26,14 @@ from demo.replay import send_histories
 
 DATA = Path(".cache/ml-100k")
 FOLDER = Path("artifacts/day-two")
-RATE, JUDGE_RATE = 100.0, 200
-NIGHT_SHARE = 0.5
+RATE, TRIAL_RATE, JUDGE_RATE = 100.0, 50.0, 120
+"""Events a second by day, while there is a trial, and at most to the judge, who scores six an hour of each user."""
+NIGHT_SHARE = 0.35
 """The share of what everybody is yet to rate that comes in overnight."""
+PAST_TYPE = "past"
 MIN_TRIALS = 300
-SETTLE_S, PROMOTION_S = 20.0, 10.0
-"""The judge writes its figures every 5 s, and services look at the deployment every second."""
+SETTLE_S, PROMOTION_S = 60.0, 10.0
+"""How long the judge is waited for: it writes its figures every 5 s, and carries out its verdict soon after."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class Size:
     after_s: float
 
 
-WHOLE = Size(first_s=15, retrain_s=24, before_s=8.0, new_s=12.0, trial_s=20.0, after_s=8.0)
-SMALL = Size(first_s=6, retrain_s=8, before_s=5.0, new_s=5.0, trial_s=20.0, after_s=5.0)
+WHOLE = Size(first_s=12, retrain_s=20, before_s=8.0, new_s=10.0, trial_s=30.0, after_s=8.0)
+SMALL = Size(first_s=4, retrain_s=6, before_s=5.0, new_s=5.0, trial_s=30.0, after_s=5.0)
 
 
 def main() -> int:
@@ -73,12 +76,10 @@ def run(port: int, size: Size) -> None:
     write_log(past, FOLDER / "past.csv")
     train_first(FOLDER / "past.csv", runs / "first", bundles, size.first_s)
     phases.begin("Everybody's past, and a day like any other")
-    past_bar = show_traffic("the past", sum(map(len, past)))
-    with serve(bundles, store, port, log, "--judge", "off") as client, past_bar as advance:
-        for sent in send_histories(client, past):
-            advance(sent)
-    with serve(bundles, store, port, log, "--judge-rate", str(JUDGE_RATE)) as client:
+    with serve(bundles, store, port, log, "--judge-rate", str(JUDGE_RATE), "--judge-types", "rating") as client:
+        send_past(client, past)
         course, watching = Course(client), Watching.begin(client, ratings, past, new)
+        watching.sent = sum(map(len, past))
         before = watch(watching, course, size.before_s, "before")
         phases.begin("A hundred films come out")
         watching.with_new = True
@@ -114,25 +115,42 @@ def train_first(log: Path, run: Path, bundles: Path, seconds: int) -> None:
     train("publish", str(run), "--out", str(bundles))
 
 
+def send_past(client: httpx.Client, past: Sequence[Sequence[Rating]]) -> None:
+    """Send everybody's past, as events of a type that the judge does not score: it counts each of them from here on."""
+    deadline_s = time.monotonic() + SETTLE_S
+    while not look(client).judged:
+        if time.monotonic() > deadline_s:
+            raise DemoFailed(f"the judge has not begun after {SETTLE_S:.0f} s: see {FOLDER / 'service.log'}")
+        time.sleep(0.25)
+    with show_traffic("the past", sum(map(len, past))) as advance:
+        for sent in send_histories(client, past, PAST_TYPE):
+            advance(sent)
+
+
 def watch(watching: Watching, course: Course, seconds: float, phase: str) -> Live:
     """Traffic for a while, and what the judge saw of the champion meanwhile. Raises DemoFailed."""
-    start, sent = course.look(phase), watching.sent
+    start = course.look(phase)
     with show_traffic(phase, seconds) as advance:
         for passed_s in watching.play(RATE, seconds):
             if passed_s >= advance.done + 1:
                 advance(passed_s - advance.done)
                 course.look(phase)
-    deadline_s = time.monotonic() + SETTLE_S
-    while (live := course.look(phase).since(start)).seen < watching.sent - sent:
-        if time.monotonic() > deadline_s:
-            break
-        time.sleep(0.25)
-    if not live.trials:
-        raise DemoFailed(f"the judge scored none of {watching.sent - sent} events: see {FOLDER / 'service.log'}")
+    await_judge(watching.client, watching.sent)
+    live = course.look(phase).since(start)
     console.print(
         f"live NDCG@10 [bold]{live.ndcg:.4f}[/], {live.unknown_share:.0%} of {live.trials:,.0f} items unknown"
     )
     return live
+
+
+def await_judge(client: httpx.Client, events: int) -> None:
+    """Wait until the judge has dealt with so many events. Raises DemoFailed."""
+    deadline_s = time.monotonic() + SETTLE_S
+    while (seen := look(client).seen) < events:
+        if time.monotonic() > deadline_s:
+            late = f"the judge has dealt with {seen:,.0f} of {events:,} events after {SETTLE_S:.0f} s"
+            raise DemoFailed(f"{late}: see {FOLDER / 'service.log'}, or try again when the machine is idle")
+        time.sleep(0.25)
 
 
 def grow_log(watching: Watching) -> None:
@@ -160,7 +178,7 @@ def await_promotion(client: httpx.Client, watching: Watching, course: Course, se
     champion, looked_s = name_champion(client), 0.0
     course.look("overnight")  # what the judge saw of it
     with show_evidence() as show:
-        for passed_s in watching.play(RATE, seconds):
+        for passed_s in watching.play(TRIAL_RATE, seconds):
             if passed_s < looked_s + 0.5:
                 continue
             looked_s = passed_s

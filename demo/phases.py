@@ -71,7 +71,7 @@ class Evidence:
     def __call__(self, e_value: float) -> None:
         """Show an e-value. It may fall, too."""
         height = min(math.log(ENOUGH), max(0.0, math.log(max(e_value, 1e-9))))
-        self._progress.update(self._bar, completed=height, value=f"{e_value:.3g}")
+        self._progress.update(self._bar, completed=height, value=f"{e_value:.1f}" if e_value < 1000 else "over 1,000")
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""The second day as an SVG: live NDCG@10 over time, and the evidence of the trial below it."""
+"""The second day as an SVG: live NDCG@10 by event, and the evidence of the trial below it."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from demo.live import Live
@@ -23,10 +24,25 @@ Part = tuple[float, str, Live]
 """When, in which phase, and what came since the part before."""
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A part of the day, and where it lies: its sides, and the events that had been scored by then."""
+
+    phase: str
+    new: Live
+    left: float
+    right: float
+
+
 def draw_day(parts: Sequence[Part], enough: float) -> str:
     """The picture. `enough` is the e-value that promotes."""
-    last_s = max(at_s for at_s, _, _ in parts)
-    shapes = [*_draw_phases(parts, last_s), *_draw_quality(parts, last_s), *_draw_evidence(parts, last_s, enough)]
+    total = sum(new.trials for _, _, new in parts) or 1.0
+    places, scored = [], 0.0
+    for _, phase, new in parts:
+        left, right = (_LEFT + events / total * (_RIGHT - _LEFT) for events in (scored, scored + new.trials))
+        places.append(_Place(phase, new, left, right))
+        scored += new.trials
+    shapes = [*_draw_phases(places, scored), *_draw_quality(places), *_draw_evidence(places, enough)]
     body = "\n  ".join(shapes)
     return f"""\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} 380" \
@@ -37,65 +53,63 @@ font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="13">
 """
 
 
-def _draw_phases(parts: Sequence[Part], last_s: float) -> list[str]:
-    shapes, begin_s = [], 0.0
-    for phase, group in groupby(parts, key=lambda part: part[1]):
-        end_s = max(at_s for at_s, _, _ in group)
-        left, right = _place(begin_s, last_s), _place(end_s, last_s)
+def _draw_phases(places: Sequence[_Place], scored: float) -> list[str]:
+    shapes = []
+    for phase, group in groupby(places, key=lambda place: place.phase):
+        of_phase = list(group)
+        left, right = of_phase[0].left, of_phase[-1].right
         shapes.append(
             f'<rect x="{left:.0f}" y="{_TOP - 26}" width="{right - left:.0f}" height="{_E_BOTTOM - _TOP + 26}" '
             f'fill="{_FILLS.get(phase, "#ffffff")}" fill-opacity="0.55"/>'
         )
         shapes.append(_write(phase, (left + right) / 2, _TOP - 9, weight=600))
-        begin_s = end_s
-    shapes.append(_write(f"seconds, 0 to {last_s:.0f}", (_LEFT + _RIGHT) / 2, _E_BOTTOM + 24, fill="#475569"))
-    return shapes
+    axis = f"live events that the judge scored, 0 to {scored:,.0f}"
+    return [*shapes, _write(axis, (_LEFT + _RIGHT) / 2, _E_BOTTOM + 24, fill="#475569")]
 
 
-def _draw_quality(parts: Sequence[Part], last_s: float) -> list[str]:
-    told = [(at_s, new.ndcg) for at_s, _, new in parts if new.trials >= _LEAST_TRIALS]
-    highest = math.ceil(max((ndcg for _, ndcg in told), default=0.01) * 20) / 20
+def _draw_quality(places: Sequence[_Place]) -> list[str]:
+    told = [place for place in places if place.new.trials >= _LEAST_TRIALS]
+    highest = math.ceil(max((place.new.ndcg for place in told), default=0.01) * 20) / 20
     shapes = [_write("live NDCG@10", 8, 22, anchor="start", weight=600)]
     for tick in range(round(highest * 20) + 1):
         y = _BOTTOM - tick / 20 / highest * (_BOTTOM - _TOP)
         shapes += [_rule(y), _write(f"{tick / 20:.2f}", _LEFT - 8, y + 4, anchor="end", fill="#475569")]
-    points = [(_place(at_s, last_s), _BOTTOM - ndcg / highest * (_BOTTOM - _TOP)) for at_s, ndcg in told]
-    return [*shapes, *_join(points, "#0072B2")]
+    for place in told:
+        y = _BOTTOM - place.new.ndcg / highest * (_BOTTOM - _TOP)
+        shapes.append(_rule(y, place.left, place.right, colour="#0072B2", width=4.0))
+    return shapes
 
 
-def _draw_evidence(parts: Sequence[Part], last_s: float, enough: float) -> list[str]:
-    told = [(at_s, new.better) for at_s, phase, new in parts if phase == "on trial"]
+def _draw_evidence(places: Sequence[_Place], enough: float) -> list[str]:
+    told = [(place.right, place.new.better) for place in places if place.phase == "on trial"]
     if not told:
         return []
-    lowest = min(1.0, *(value for _, value in told)) if len(told) > 1 else 1.0
-    reach = math.log(max(enough, *(value for _, value in told), enough) / lowest)
+    begin = next(place.left for place in places if place.phase == "on trial")
+    points = [(begin, 1.0), *told]
+    lowest, highest = min(value for _, value in points), max(enough, *(value for _, value in points))
 
     def rise(value: float) -> float:
-        return _E_BOTTOM - math.log(max(value, lowest) / lowest) / reach * (_E_BOTTOM - _E_TOP)
+        return _E_BOTTOM - math.log(value / lowest) / math.log(highest / lowest) * (_E_BOTTOM - _E_TOP)
 
     shapes = [_write("evidence (e-value)", 8, _E_TOP - 16, anchor="start", weight=600)]
     for value in (1.0, enough):
         y = rise(value)
-        shapes += [
-            _rule(y, dashed=value == enough),
-            _write(f"{value:g}", _LEFT - 8, y + 4, anchor="end", fill="#475569"),
-        ]
-    return [*shapes, *_join([(_place(at_s, last_s), rise(value)) for at_s, value in told], "#D55E00")]
+        shapes += [_rule(y, dash="5 4"), _write(f"{value:g}", _LEFT - 8, y + 4, anchor="end", fill="#475569")]
+    path = " ".join(f"{x:.1f},{rise(value):.1f}" for x, value in points)
+    x, value = points[-1]
+    shapes.append(f'<polyline points="{path}" fill="none" stroke="#D55E00" stroke-width="2.5"/>')
+    shapes += [f'<circle cx="{at:.1f}" cy="{rise(point):.1f}" r="4" fill="#D55E00"/>' for at, point in told]
+    return [*shapes, _write(f"{value:,.0f}", x + 8, rise(value) + 12, anchor="start", fill="#D55E00")]
 
 
-def _place(at_s: float, last_s: float) -> float:
-    return _LEFT + at_s / last_s * (_RIGHT - _LEFT)
-
-
-def _join(points: Sequence[tuple[float, float]], colour: str) -> list[str]:
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    dots = [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>' for x, y in points]
-    return [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>', *dots]
-
-
-def _rule(y: float, *, dashed: bool = False) -> str:
-    dash = ' stroke-dasharray="5 4"' if dashed else ""
-    return f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_RIGHT}" y2="{y:.1f}" stroke="#94a3b8" stroke-width="0.7"{dash}/>'
+def _rule(
+    y: float, left: float = _LEFT, right: float = _RIGHT, *, colour: str = "#94a3b8", width: float = 0.7, dash: str = ""
+) -> str:
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    return (
+        f'<line x1="{left:.1f}" y1="{y:.1f}" x2="{right:.1f}" y2="{y:.1f}" stroke="{colour}" stroke-width="{width}"'
+        f"{dashes}/>"
+    )
 
 
 def _write(text: str, x: float, y: float, *, anchor: str = "middle", fill: str = "#0f172a", weight: int = 400) -> str:

@@ -72,9 +72,15 @@ def send_events(client: httpx.Client, events: Sequence[Mapping[str, object]]) ->
     return post(client, "/events", {"events": events})
 
 
-def send_histories(client: httpx.Client, histories: Iterable[Sequence[Rating]]) -> Iterator[int]:
+def send_histories(
+    client: httpx.Client, histories: Iterable[Sequence[Rating]], event_type: str = "rating"
+) -> Iterator[int]:
     """Send the beginning of each user's log; yields how many events each request carried."""
-    events = [rating.as_event(number) for history in histories for number, rating in enumerate(history)]
+    events = [
+        {**rating.as_event(number), "type": event_type}
+        for history in histories
+        for number, rating in enumerate(history)
+    ]
     for start in range(0, len(events), EVENTS_PER_REQUEST):
         batch = events[start : start + EVENTS_PER_REQUEST]
         answer = send_events(client, batch)

@@ -160,4 +160,6 @@ nextitem_trial_e_value{{verdict="promote"}} {better}
     assert draw_bars(new.ndcg for _, _, new in course.split()) == "▆▃█"
     picture = draw_day(course.split(), enough=20.0)
     assert {"before", "on trial", "0.15", "20"} <= set(re.findall(r">([^<>]+)</text>", picture))
-    assert picture.count("<circle") == 3 + 2
+    assert picture.count("#0072B2") == 3
+    assert picture.count("<circle") == 2
+    assert draw_day([], enough=20.0).startswith("<svg")
