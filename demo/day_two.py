@@ -16,21 +16,21 @@ from pathlib import Path
 import httpx
 
 from demo.bundle import LOG
-from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, manage, serve, train
+from demo.commands import INTERRUPTED, DemoFailed, ask, console, end_in_order, manage, serve, train
 from demo.live import Course, Live, look
 from demo.movielens import Rating, read_ratings
 from demo.new_films import Watching, choose_new, cut_past, write_log
-from demo.phases import ENOUGH, Phases, show_evidence, show_quality, show_table, show_traffic
+from demo.phases import ENOUGH, Phases, show_evidence, show_journal, show_quality, show_table, show_traffic
 from demo.picture import draw_day
 from demo.replay import send_histories
 
 DATA = Path(".cache/ml-100k")
 FOLDER = Path("artifacts/day-two")
-RATE, TRIAL_RATE, JUDGE_RATE = 100.0, 50.0, 120
+RATE, TRIAL_RATE, JUDGE_RATE = 100.0, 30.0, 120
 """Events a second by day, while there is a trial, and at most to the judge, who scores six an hour of each user."""
 NIGHT_SHARE = 0.35
 """The share of what everybody is yet to rate that comes in overnight."""
-PAST_TYPE = "past"
+PAST_TYPE = "view"
 MIN_TRIALS = 300
 SETTLE_S, PROMOTION_S = 60.0, 10.0
 """How long the judge is waited for: it writes its figures every 5 s, and carries out its verdict soon after."""
@@ -48,7 +48,7 @@ class Size:
     after_s: float
 
 
-WHOLE = Size(first_s=12, retrain_s=20, before_s=8.0, new_s=10.0, trial_s=30.0, after_s=8.0)
+WHOLE = Size(first_s=10, retrain_s=16, before_s=8.0, new_s=10.0, trial_s=30.0, after_s=8.0)
 SMALL = Size(first_s=4, retrain_s=6, before_s=5.0, new_s=5.0, trial_s=30.0, after_s=5.0)
 
 
@@ -93,7 +93,7 @@ def run(port: int, size: Size) -> None:
         change(bundles, store, "terms", *terms, "--why", "a day in two minutes")
         retrain(store / "archive", bundles, runs, size.retrain_s)
         phases.begin("On trial: every event asks both models, and users see the old one")
-        await_promotion(client, watching, course, size.trial_s)
+        await_promotion(client, watching, course, bundles, size.trial_s)
         after = watch(watching, course, size.after_s, "promoted")
         if after.ndcg <= drifted.ndcg:
             raise DemoFailed("live NDCG@10 did not rise after the promotion")
@@ -155,11 +155,12 @@ def await_judge(client: httpx.Client, events: int) -> None:
 
 def grow_log(watching: Watching) -> None:
     """A night of events in seconds, so that there is something to learn from."""
-    before = watching.sent
+    before, before_new = watching.sent, watching.sent_new
     with show_traffic("overnight", watching.count_left() * NIGHT_SHARE) as advance:
         for sent in watching.send_at_once(NIGHT_SHARE):
             advance(sent)
-    console.print(f"{watching.sent - before:,} more events, half of them of new films")
+    sent, of_new = watching.sent - before, watching.sent_new - before_new
+    console.print(f"{sent:,} more events, {of_new / max(1, sent):.0%} of them of new films")
 
 
 def retrain(archive: Path, bundles: Path, runs: Path, seconds: int) -> None:
@@ -173,7 +174,7 @@ def retrain(archive: Path, bundles: Path, runs: Path, seconds: int) -> None:
     show_table(json.loads(report.read_text())["offline"])
 
 
-def await_promotion(client: httpx.Client, watching: Watching, course: Course, seconds: float) -> None:
+def await_promotion(client: httpx.Client, watching: Watching, course: Course, bundles: Path, seconds: float) -> None:
     """Traffic until the champion is another one. Raises DemoFailed where it stays."""
     champion, looked_s = name_champion(client), 0.0
     course.look("overnight")  # what the judge saw of it
@@ -191,7 +192,17 @@ def await_promotion(client: httpx.Client, watching: Watching, course: Course, se
                 raise DemoFailed(f"no verdict within {seconds:.0f} s of traffic: try again when the machine is idle")
             time.sleep(0.25)
             show(course.look("on trial").better)
-    console.print(f"promoted by the judge: {name_champion(client)} answers")
+        verdict = json.loads(read_journal(bundles).splitlines()[-1])
+        e_value = 10 ** verdict["evidence"]["log10_e"]["better"]
+        show(e_value)
+        course.close_trial(e_value)
+    console.print(f"the judge: {verdict['why']}")
+    console.print(f"{name_champion(client)} answers")
+
+
+def read_journal(bundles: Path) -> str:
+    """The journal's lines, as JSON."""
+    return ask("models", "--bundle", str(bundles), "journal", "--json")
 
 
 def go_back_and_forth(client: httpx.Client, bundles: Path, store: Path) -> None:
@@ -203,7 +214,7 @@ def go_back_and_forth(client: httpx.Client, bundles: Path, store: Path) -> None:
     change(bundles, store, "use", champion, "--wait", "--why", "and back")
     if name_champion(client) != champion:
         raise DemoFailed("the service does not answer with the promoted model")
-    change(bundles, store, "journal")
+    show_journal(read_journal(bundles))
     change(bundles, store, "journal", "--verify")
 
 

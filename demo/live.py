@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 
@@ -91,9 +91,14 @@ class Course:
     def look(self, phase: str) -> Live:
         """Look, and remember it if there is something new."""
         live = look(self._client)
-        if live != self.looks[-1][2]:
+        if live.seen != self.looks[-1][2].seen:
             self.looks.append((time.monotonic() - self._began_s, phase, live))
         return live
+
+    def close_trial(self, e_value: float) -> None:
+        """Add the evidence of the verdict, which the metrics show no more: the trial is over."""
+        at_s, phase, live = self.looks[-1]
+        self.looks[-1] = (at_s, phase, replace(live, better=e_value))
 
     def split(self) -> list[tuple[float, str, Live]]:
         """What each look added: the judge writes every 5 s, so that is some 500 events."""

@@ -54,6 +54,7 @@ class Watching:
     random: Random
     with_new: bool = False
     sent: int = 0
+    sent_new: int = 0
     _turn: list[str] = field(default_factory=list)
 
     @classmethod
@@ -118,6 +119,7 @@ class Watching:
         event = replace(rating, timestamp_ms=int(time.time() * 1000)).as_event(self.numbers[user])
         self.numbers[user] += 1
         self.sent += 1
+        self.sent_new += bool(of_new)
         return event
 
     def _post(self, events: Sequence[Mapping[str, object]]) -> None:
