@@ -48,7 +48,6 @@ def test_the_field_is_as_documented():
         "breaker_open": False,
         "refused": {"version": "green", "code": "golden", "since": "2026-11-23T00:00:00.000Z"},
         "at_ms": NOW_MS,
-        "breaker_open": False,
     }
     assert STATE.instance == "ab12"
 
