@@ -33,8 +33,8 @@ help: ## List the targets
 demo: $(VENV)/.run ## Train on MovieLens-100K, serve, replay, recommend; PORT=8000, RECIPE=nova, FRESH=1 trains anew, CHECK=1 verifies and exits
 	@$(BIN)/python -m demo --port $(PORT) --recipe $(RECIPE) $(if $(FRESH),--fresh) $(if $(CHECK),--check)
 
-day-two: $(VENV)/.run ## A model's second day: new films, live quality falls, retrain, trial, promotion, rollback; PORT=8000
-	@$(BIN)/python -m demo.day_two --port $(PORT)
+day-two: $(VENV)/.run ## A model's second day: new films, live quality falls, retrain, trial, promotion, rollback; PORT=8000, CHECK=1 in less time
+	@$(BIN)/python -m demo.day_two --port $(PORT) $(if $(CHECK),--check)
 
 test: $(VENV)/.run $(VENV)/.dev ## Run the whole suite on two cores, integration against a real Valkey included; JOBS=1, COVERAGE=1 measures it
 ifeq ($(COVERAGE),)

@@ -58,6 +58,14 @@ def manage(*arguments: str) -> None:
     _run("nextitem-serve", *arguments)
 
 
+def ask(*arguments: str) -> str:
+    """What a sub-command of nextitem-serve prints. Raises DemoFailed when it fails."""
+    done = subprocess.run([_find("nextitem-serve"), *arguments], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ours
+    if done.returncode:
+        raise DemoFailed(f"nextitem-serve {' '.join(arguments[:2])} ended with status {done.returncode}")
+    return done.stdout
+
+
 def _run(command: str, *arguments: str, refused: Mapping[int, str] = MappingProxyType({})) -> None:
     process = subprocess.Popen([_find(command), *arguments])  # noqa: S603 - ours
     try:

@@ -9,27 +9,31 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from demo.bundle import LOG
-from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, manage, serve, train
-from demo.live import Course, Live
-from demo.movielens import read_ratings
+from demo.commands import INTERRUPTED, DemoFailed, ask, console, end_in_order, manage, serve, train
+from demo.live import Course, Live, look
+from demo.movielens import Rating, read_ratings
 from demo.new_films import Watching, choose_new, cut_past, write_log
-from demo.phases import Phases, show_evidence, show_quality, show_table, show_traffic
+from demo.phases import ENOUGH, Phases, show_evidence, show_journal, show_quality, show_table, show_traffic
+from demo.picture import draw_day
 from demo.replay import send_histories
 
 DATA = Path(".cache/ml-100k")
 FOLDER = Path("artifacts/day-two")
-RATE, JUDGE_RATE = 100.0, 200
-NIGHT_SHARE = 0.5
+RATE, TRIAL_RATE, JUDGE_RATE = 100.0, 30.0, 120
+"""Events a second by day, while there is a trial, and at most to the judge, who scores six an hour of each user."""
+NIGHT_SHARE = 0.35
 """The share of what everybody is yet to rate that comes in overnight."""
+PAST_TYPE = "view"
 MIN_TRIALS = 300
-SETTLE_S, PROMOTION_S = 10.0, 10.0
-"""The judge writes its figures every 5 s, and services look at the deployment every second."""
+SETTLE_S, PROMOTION_S = 60.0, 10.0
+"""How long the judge is waited for: it writes its figures every 5 s, and carries out its verdict soon after."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class Size:
     after_s: float
 
 
-WHOLE = Size(first_s=15, retrain_s=24, before_s=8.0, new_s=12.0, trial_s=20.0, after_s=8.0)
-SMALL = Size(first_s=6, retrain_s=8, before_s=5.0, new_s=5.0, trial_s=20.0, after_s=5.0)
+WHOLE = Size(first_s=10, retrain_s=16, before_s=8.0, new_s=10.0, trial_s=30.0, after_s=8.0)
+SMALL = Size(first_s=4, retrain_s=6, before_s=5.0, new_s=5.0, trial_s=30.0, after_s=5.0)
 
 
 def main() -> int:
@@ -72,12 +76,10 @@ def run(port: int, size: Size) -> None:
     write_log(past, FOLDER / "past.csv")
     train_first(FOLDER / "past.csv", runs / "first", bundles, size.first_s)
     phases.begin("Everybody's past, and a day like any other")
-    past_bar = show_traffic("the past", sum(map(len, past)))
-    with serve(bundles, store, port, log, "--judge", "off") as client, past_bar as advance:
-        for sent in send_histories(client, past):
-            advance(sent)
-    with serve(bundles, store, port, log, "--judge-rate", str(JUDGE_RATE)) as client:
+    with serve(bundles, store, port, log, "--judge-rate", str(JUDGE_RATE), "--judge-types", "rating") as client:
+        send_past(client, past)
         course, watching = Course(client), Watching.begin(client, ratings, past, new)
+        watching.sent = sum(map(len, past))
         before = watch(watching, course, size.before_s, "before")
         phases.begin("A hundred films come out")
         watching.with_new = True
@@ -91,23 +93,17 @@ def run(port: int, size: Size) -> None:
         change(bundles, store, "terms", *terms, "--why", "a day in two minutes")
         retrain(store / "archive", bundles, runs, size.retrain_s)
         phases.begin("On trial: every event asks both models, and users see the old one")
-        await_promotion(client, watching, course, size.trial_s)
+        await_promotion(client, watching, course, bundles, size.trial_s)
         after = watch(watching, course, size.after_s, "promoted")
         if after.ndcg <= drifted.ndcg:
             raise DemoFailed("live NDCG@10 did not rise after the promotion")
         phases.begin("Back, and forth again; the journal")
-        champion = name_champion(client)
-        change(bundles, store, "rollback", "--wait", "--why", "to show it")
-        if name_champion(client) == champion:
-            raise DemoFailed("the service does not answer with the first model after the rollback")
-        change(bundles, store, "use", champion, "--wait", "--why", "and back")
-        if name_champion(client) != champion:
-            raise DemoFailed("the service does not answer with the promoted model")
-        change(bundles, store, "journal")
-        change(bundles, store, "journal", "--verify")
-    (FOLDER / "course.json").write_text(json.dumps(course.describe(), indent=1) + "\n")
+        go_back_and_forth(client, bundles, store)
+    (FOLDER / "day.json").write_text(json.dumps(course.describe(), indent=1) + "\n")
+    (FOLDER / "day.svg").write_text(draw_day(course.split(), ENOUGH))
     console.print()
     show_quality({"before": before, "new films": drifted, "promoted": after}, course)
+    console.print(f"drawn: {FOLDER / 'day.svg'}")
     phases.end()
 
 
@@ -119,34 +115,52 @@ def train_first(log: Path, run: Path, bundles: Path, seconds: int) -> None:
     train("publish", str(run), "--out", str(bundles))
 
 
+def send_past(client: httpx.Client, past: Sequence[Sequence[Rating]]) -> None:
+    """Send everybody's past, as events of a type that the judge does not score: it counts each of them from here on."""
+    deadline_s = time.monotonic() + SETTLE_S
+    while not look(client).judged:
+        if time.monotonic() > deadline_s:
+            raise DemoFailed(f"the judge has not begun after {SETTLE_S:.0f} s: see {FOLDER / 'service.log'}")
+        time.sleep(0.25)
+    with show_traffic("the past", sum(map(len, past))) as advance:
+        for sent in send_histories(client, past, PAST_TYPE):
+            advance(sent)
+
+
 def watch(watching: Watching, course: Course, seconds: float, phase: str) -> Live:
     """Traffic for a while, and what the judge saw of the champion meanwhile. Raises DemoFailed."""
-    start, sent = course.look(phase), watching.sent
+    start = course.look(phase)
     with show_traffic(phase, seconds) as advance:
         for passed_s in watching.play(RATE, seconds):
             if passed_s >= advance.done + 1:
                 advance(passed_s - advance.done)
                 course.look(phase)
-    deadline_s = time.monotonic() + SETTLE_S
-    while (live := course.look(phase).since(start)).seen < watching.sent - sent:
-        if time.monotonic() > deadline_s:
-            break
-        time.sleep(0.25)
-    if not live.trials:
-        raise DemoFailed(f"the judge scored none of {watching.sent - sent} events: see {FOLDER / 'service.log'}")
+    await_judge(watching.client, watching.sent)
+    live = course.look(phase).since(start)
     console.print(
         f"live NDCG@10 [bold]{live.ndcg:.4f}[/], {live.unknown_share:.0%} of {live.trials:,.0f} items unknown"
     )
     return live
 
 
+def await_judge(client: httpx.Client, events: int) -> None:
+    """Wait until the judge has dealt with so many events. Raises DemoFailed."""
+    deadline_s = time.monotonic() + SETTLE_S
+    while (seen := look(client).seen) < events:
+        if time.monotonic() > deadline_s:
+            late = f"the judge has dealt with {seen:,.0f} of {events:,} events after {SETTLE_S:.0f} s"
+            raise DemoFailed(f"{late}: see {FOLDER / 'service.log'}, or try again when the machine is idle")
+        time.sleep(0.25)
+
+
 def grow_log(watching: Watching) -> None:
     """A night of events in seconds, so that there is something to learn from."""
-    before = watching.sent
+    before, before_new = watching.sent, watching.sent_new
     with show_traffic("overnight", watching.count_left() * NIGHT_SHARE) as advance:
         for sent in watching.send_at_once(NIGHT_SHARE):
             advance(sent)
-    console.print(f"{watching.sent - before:,} more events, half of them of new films")
+    sent, of_new = watching.sent - before, watching.sent_new - before_new
+    console.print(f"{sent:,} more events, {of_new / max(1, sent):.0%} of them of new films")
 
 
 def retrain(archive: Path, bundles: Path, runs: Path, seconds: int) -> None:
@@ -160,11 +174,12 @@ def retrain(archive: Path, bundles: Path, runs: Path, seconds: int) -> None:
     show_table(json.loads(report.read_text())["offline"])
 
 
-def await_promotion(client: httpx.Client, watching: Watching, course: Course, seconds: float) -> None:
+def await_promotion(client: httpx.Client, watching: Watching, course: Course, bundles: Path, seconds: float) -> None:
     """Traffic until the champion is another one. Raises DemoFailed where it stays."""
     champion, looked_s = name_champion(client), 0.0
+    course.look("overnight")  # what the judge saw of it
     with show_evidence() as show:
-        for passed_s in watching.play(RATE, seconds):
+        for passed_s in watching.play(TRIAL_RATE, seconds):
             if passed_s < looked_s + 0.5:
                 continue
             looked_s = passed_s
@@ -177,7 +192,30 @@ def await_promotion(client: httpx.Client, watching: Watching, course: Course, se
                 raise DemoFailed(f"no verdict within {seconds:.0f} s of traffic: try again when the machine is idle")
             time.sleep(0.25)
             show(course.look("on trial").better)
-    console.print(f"promoted by the judge: {name_champion(client)} answers")
+        verdict = json.loads(read_journal(bundles).splitlines()[-1])
+        e_value = 10 ** verdict["evidence"]["log10_e"]["better"]
+        show(e_value)
+        course.close_trial(e_value)
+    console.print(f"the judge: {verdict['why']}")
+    console.print(f"{name_champion(client)} answers")
+
+
+def read_journal(bundles: Path) -> str:
+    """The journal's lines, as JSON."""
+    return ask("models", "--bundle", str(bundles), "journal", "--json")
+
+
+def go_back_and_forth(client: httpx.Client, bundles: Path, store: Path) -> None:
+    """Roll back, use the promoted model again, and show the journal. Raises DemoFailed."""
+    champion = name_champion(client)
+    change(bundles, store, "rollback", "--wait", "--why", "to show it")
+    if name_champion(client) == champion:
+        raise DemoFailed("the service does not answer with the first model after the rollback")
+    change(bundles, store, "use", champion, "--wait", "--why", "and back")
+    if name_champion(client) != champion:
+        raise DemoFailed("the service does not answer with the promoted model")
+    show_journal(read_journal(bundles))
+    change(bundles, store, "journal", "--verify")
 
 
 def name_champion(client: httpx.Client) -> str:

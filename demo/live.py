@@ -3,12 +3,14 @@
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 
 _SERIES = re.compile(r"^(nextitem_\w+)\{([^}]*)\} (\S+)$", re.MULTILINE)
+_JUDGED = re.compile(r"^nextitem_judge_timestamp_seconds ([1-9]\S*)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
+_FIGURES = ("trials", "gain", "unknown", "skipped", "better")
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -22,6 +24,8 @@ class Live:
     skipped: float = 0.0
     better: float = 1.0
     """The e-value that the candidate is better."""
+    judged: bool = False
+    """Whether a judge has written figures."""
 
     def since(self, earlier: "Live") -> "Live":
         """What came after an earlier look."""
@@ -31,6 +35,7 @@ class Live:
             unknown=self.unknown - earlier.unknown,
             skipped=self.skipped - earlier.skipped,
             better=self.better,
+            judged=self.judged,
         )
 
     @property
@@ -71,7 +76,7 @@ def parse(text: str) -> Live:
                 sums["unknown"] += float(value)
         elif name == "nextitem_trial_e_value" and of.get("verdict") == "promote":
             better = float(value)
-    return Live(**sums, better=better)
+    return Live(**sums, better=better, judged=_JUDGED.search(text) is not None)
 
 
 class Course:
@@ -86,9 +91,14 @@ class Course:
     def look(self, phase: str) -> Live:
         """Look, and remember it if there is something new."""
         live = look(self._client)
-        if live != self.looks[-1][2]:
+        if live.seen != self.looks[-1][2].seen:
             self.looks.append((time.monotonic() - self._began_s, phase, live))
         return live
+
+    def close_trial(self, e_value: float) -> None:
+        """Add the evidence of the verdict, which the metrics show no more: the trial is over."""
+        at_s, phase, live = self.looks[-1]
+        self.looks[-1] = (at_s, phase, replace(live, better=e_value))
 
     def split(self) -> list[tuple[float, str, Live]]:
         """What each look added: the judge writes every 5 s, so that is some 500 events."""
@@ -98,7 +108,7 @@ class Course:
     def describe(self) -> list[dict[str, float | str]]:
         """The same as JSON has it, for a picture."""
         return [
-            {"at_s": round(at_s, 1), "phase": phase, **{name: round(value, 4) for name, value in asdict(new).items()}}
+            {"at_s": round(at_s, 1), "phase": phase, **{name: round(getattr(new, name), 4) for name in _FIGURES}}
             for at_s, phase, new in self.split()
         ]
 

@@ -12,7 +12,7 @@ import httpx
 
 from demo.commands import DemoFailed
 from demo.movielens import Rating
-from demo.replay import EVENTS_PER_REQUEST, post
+from demo.replay import EVENTS_PER_REQUEST, send_events
 
 MOST_RATED, EVERY = 400, 4
 PAST = 0.7
@@ -54,6 +54,7 @@ class Watching:
     random: Random
     with_new: bool = False
     sent: int = 0
+    sent_new: int = 0
     _turn: list[str] = field(default_factory=list)
 
     @classmethod
@@ -118,9 +119,10 @@ class Watching:
         event = replace(rating, timestamp_ms=int(time.time() * 1000)).as_event(self.numbers[user])
         self.numbers[user] += 1
         self.sent += 1
+        self.sent_new += bool(of_new)
         return event
 
     def _post(self, events: Sequence[Mapping[str, object]]) -> None:
-        answer = post(self.client, "/events", {"events": events})
-        if answer["accepted"] != len(events):
+        answer = send_events(self.client, events)
+        if answer["accepted"] + answer["duplicates"] != len(events):
             raise DemoFailed(f"POST /events took {answer['accepted']} of {len(events)} events: {answer}")

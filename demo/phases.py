@@ -1,5 +1,6 @@
 """What the second day prints: headings with their seconds, bars, and tables."""
 
+import json
 import math
 import resource
 import time
@@ -71,7 +72,7 @@ class Evidence:
     def __call__(self, e_value: float) -> None:
         """Show an e-value. It may fall, too."""
         height = min(math.log(ENOUGH), max(0.0, math.log(max(e_value, 1e-9))))
-        self._progress.update(self._bar, completed=height, value=f"{e_value:.3g}")
+        self._progress.update(self._bar, completed=height, value=f"{e_value:.1f}" if e_value < 1000 else "over 1,000")
 
 
 @contextmanager
@@ -95,6 +96,16 @@ def show_table(offline: Mapping[str, Any]) -> None:
     for model, metrics in offline["models"].items():
         cells = [f"{metric['value']:.4f} [{metric['low']:.4f}, {metric['high']:.4f}]" for metric in metrics.values()]
         table.add_row(model, *cells, style="bold green" if model == "candidate" else None)
+    console.print(table)
+
+
+def show_journal(lines: str) -> None:
+    """Who changed what, and the first reason for it, of the journal's lines as JSON."""
+    table = Table(title="The journal", title_justify="left")
+    for name in ("", "by", "action", "why"):
+        table.add_column(name)
+    for line in map(json.loads, lines.splitlines()):
+        table.add_row(str(line["generation"]), line["by"], line["action"], line["why"].partition(";")[0])
     console.print(table)
 
 

@@ -1,6 +1,7 @@
 """The held-out events, sent one after the other as if they happened now, each preceded by the question they answer."""
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,14 @@ from demo.movielens import Rating
 EVENTS_PER_REQUEST = 500
 PATIENCE_MS = 2000
 """Every answer is verified: on a slow machine, too, it must come from the model."""
+
+
+TRIES, AGAIN_S = 5, 1.0
+"""How often events are sent that the service has no store for, and how long it is left alone between."""
+
+
+class Unavailable(DemoFailed):
+    """The service answered 503: it may do so for a moment on a machine that is busy with something else."""
 
 
 @dataclass
@@ -44,7 +53,8 @@ def post(client: httpx.Client, path: str, body: Mapping[str, object]) -> dict[st
     except httpx.TransportError as error:
         raise DemoFailed(f"POST {path} to {client.base_url}: {str(error) or type(error).__name__}") from error
     if response.status_code != 200:
-        raise DemoFailed(f"POST {path} answered {response.status_code}: {response.text[:500]}")
+        kind = Unavailable if response.status_code == 503 else DemoFailed
+        raise kind(f"POST {path} answered {response.status_code}: {response.text[:500]}")
     try:
         answer: dict[str, Any] = response.json()
     except ValueError as error:
@@ -52,12 +62,28 @@ def post(client: httpx.Client, path: str, body: Mapping[str, object]) -> dict[st
     return answer
 
 
-def send_histories(client: httpx.Client, histories: Iterable[Sequence[Rating]]) -> Iterator[int]:
+def send_events(client: httpx.Client, events: Sequence[Mapping[str, object]]) -> dict[str, Any]:
+    """POST events as a careful client does: after a 503 the same again, which counts each once. Raises DemoFailed."""
+    for _ in range(TRIES - 1):
+        try:
+            return post(client, "/events", {"events": events})
+        except Unavailable:
+            time.sleep(AGAIN_S)
+    return post(client, "/events", {"events": events})
+
+
+def send_histories(
+    client: httpx.Client, histories: Iterable[Sequence[Rating]], event_type: str = "rating"
+) -> Iterator[int]:
     """Send the beginning of each user's log; yields how many events each request carried."""
-    events = [rating.as_event(number) for history in histories for number, rating in enumerate(history)]
+    events = [
+        {**rating.as_event(number), "type": event_type}
+        for history in histories
+        for number, rating in enumerate(history)
+    ]
     for start in range(0, len(events), EVENTS_PER_REQUEST):
         batch = events[start : start + EVENTS_PER_REQUEST]
-        answer = post(client, "/events", {"events": batch})
+        answer = send_events(client, batch)
         if answer["accepted"] + answer["duplicates"] != len(batch) or answer["rejected"]:
             raise DemoFailed(f"POST /events did not take the whole log: {answer}")
         yield len(batch)

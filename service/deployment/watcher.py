@@ -82,6 +82,7 @@ class Watcher:
         self._folder_name: str | None = None
         """The version whose bundle this worker found to be what it serves."""
         self._woken = threading.Event()
+        self._random = random.Random()  # noqa: S311 - no secret; its own, since others may seed the shared one
         self._stopped = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -125,7 +126,7 @@ class Watcher:
     def _wait(self) -> bool:
         """Wait until the next look is due. Returns whether somebody told this worker to look."""
         if self._settings.follow_s:
-            pause_s = self._settings.follow_s * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+            pause_s = self._settings.follow_s * self._random.uniform(1 - JITTER, 1 + JITTER)
         else:
             pause_s = TOLD_EVERY_S
         woken = self._woken.wait(pause_s)
