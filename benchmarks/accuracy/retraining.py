@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from model.nets.network import SequenceNetwork
 from training.data.interactions import Log
@@ -28,6 +29,7 @@ from training.publish.publish import publish_run
 from training.recipe import Recipe, read_recipe
 from training.retrain.champion import find_champion
 from training.retrain.held_out import HeldOut, count_new, hold_out
+from training.retrain.history_gain import measure_history_gain
 from training.retrain.offline_trial import CANDIDATE, CHAMPION, Gains, Graph, answer_questions, judge
 from training.retrain.retrain import Order, retrain
 from training.retrain.training import Job, Start, choose_start, shorten, train_measured
@@ -68,14 +70,15 @@ def main() -> int:
     old = answer_questions(Graph.of_bundle(champion.bundle), log, held.asked)
     for start in STARTS:
         begun, path = choose_start(start, champion, recipe), options.work / "starts" / start
-        gains, measured = _measure(begun, recipe, job, held, path)
-        trial = judge({CANDIDATE: gains, CHAMPION: old}, held.owners)
+        gains, history_gain, measured = _measure(begun, recipe, job, held, path)
+        trial = judge({CANDIDATE: gains, CHAMPION: old}, held.owners, history_gain)
         found["champion"] |= trial["models"][CHAMPION]
         found["starts"][start] = {
             **trial["models"][CANDIDATE],
             **measured,
             "HR@10 of new items": float(gains["HR@10"][released].mean()),
             "over_champion": trial["difference"],
+            "history_gain": trial["history_gain"],
             "passed": trial["passed"],
         }
     sys.stderr.write(json.dumps(found, indent=2) + "\n")
@@ -100,18 +103,27 @@ def _train_champion(recipe: Recipe, log: Log, options: argparse.Namespace) -> li
     return [log.vocabulary.item_ids[index - 1] for index in hidden]
 
 
-def _measure(begun: Start, recipe: Recipe, job: Job, held: HeldOut, path: Path) -> tuple[Gains, Mapping[str, Any]]:
-    """Train from one start. Returns its gains on the held-out events, and what it took."""
+def _measure(
+    begun: Start, recipe: Recipe, job: Job, held: HeldOut, path: Path
+) -> tuple[Gains, NDArray[np.float64], Mapping[str, Any]]:
+    """Train from one start. Returns its gains on the held-out events, what histories add to them, and what it took."""
     measured = train_measured(path, shorten(recipe, held, begun, None), job, held, begun)
     assert measured is not None  # noqa: S101 - nobody stops it
     network = load_network(measured.run)
     assert isinstance(network, SequenceNetwork)  # noqa: S101 - a champion is served
     results = measured.run.read_results()
-    return answer_questions(Graph.of_network(network, measured.run.vocabulary), job.log, held.asked), {
-        "cpu_seconds": round(measured.cpu_seconds, 1),
-        "epochs": results["epochs"],
-        "kept_epoch": results["kept_epoch"],
-    }
+    graph = Graph.of_network(network, measured.run.vocabulary)
+    gains = answer_questions(graph, job.log, held.asked)
+    history_gain = measure_history_gain(graph, job.log, held.asked, held.owners)
+    return (
+        gains,
+        history_gain,
+        {
+            "cpu_seconds": round(measured.cpu_seconds, 1),
+            "epochs": results["epochs"],
+            "kept_epoch": results["kept_epoch"],
+        },
+    )
 
 
 def _retrain_shuffled(log: Log, options: argparse.Namespace) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 An item that a model does not know is a miss, so each is asked about the items of both. Users are drawn in pairs, with
 all their questions (training/evaluation/bootstrap.py). The candidate passes if the low end of the 95 % interval of
-NDCG_new - 0.98 NDCG_old is above 0: it may lose 2 %, and must be shown not to lose more.
+NDCG_new - 0.98 NDCG_old is above 0: it may lose 2 %, and must be shown not to lose more. And it must be shown to rank
+better by the histories that the questions are asked with than by those of other users (history_gain.py).
 
 Feedback is on what was shown, so that the comparison favours the model that answered (arXiv 2104.08912); the live
 trial does not.
@@ -26,6 +27,7 @@ from model.contract.vocabulary import UNKNOWN, Vocabulary
 from model.export.graph import export_network
 from model.nets.network import SequenceNetwork
 from training.data.event_features import EventFeatures
+from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.split import Questions
 from training.evaluation.bootstrap import estimate_clustered_intervals
@@ -69,8 +71,12 @@ class Graph:
         return cls(export_network(network), vocabulary, network.config.max_length, inputs, tuple(event_types))
 
 
-def answer_questions(graph: Graph, log: Log, questions: Questions) -> Gains:
-    """Ask a graph each question, items of the history excluded, and measure where the target stands in its answer."""
+def answer_questions(graph: Graph, log: Log, questions: Questions, *, excluded: Histories | None = None) -> Gains:
+    """Ask a graph each question, items of the history excluded, and measure where the target stands in its answer.
+
+    Items of `excluded`, a further history for each question, are not answered either. The target itself is in no
+    history, whatever they say.
+    """
     options = onnxruntime.SessionOptions()
     session = onnxruntime.InferenceSession(graph.network, options, providers=["CPUExecutionProvider"])
     index_of = np.append(UNKNOWN, graph.vocabulary.encode(log.vocabulary.item_ids))
@@ -81,6 +87,11 @@ def answer_questions(graph: Graph, log: Log, questions: Questions) -> Gains:
         for begin in range(0, len(by_length), _AT_ONCE):
             rows = by_length[begin : begin + _AT_ONCE]
             asked = [_encode(questions, int(row), index_of, graph, events) for row in rows]
+            if excluded is not None:
+                asked = [
+                    _exclude(question, index_of[excluded[int(row)]], index_of[questions.targets[row]])
+                    for question, row in zip(asked, rows, strict=True)
+                ]
             feed = stack_questions(
                 asked, max_length=graph.max_length, mask_index=graph.vocabulary.mask_index, inputs=graph.inputs
             )
@@ -98,13 +109,14 @@ def answer_by_counting(scorer: Scorer, questions: Questions) -> Gains:
     return _measure(ranks.greater, ranks.ties)
 
 
-def judge(gains: Mapping[str, Gains], owners: NDArray[np.int64]) -> Document:
+def judge(gains: Mapping[str, Gains], owners: NDArray[np.int64], history_gain: NDArray[np.float64]) -> Document:
     """The result of a trial: every model's means, the candidate's lead over the champion and over rules, the verdict.
 
-    Intervals are of 95 %, over users (B owners of the questions) drawn with all their questions.
+    `history_gain` (B) is what the true history adds to the candidate's NDCG@10. Intervals are of 95 %, over users
+    (B owners of the questions) drawn with all their questions.
     """
     new, old = (gains[name][PRIMARY_METRIC] for name in (CANDIDATE, CHAMPION))
-    lead = _describe(new - KEPT_SHARE * old, owners)
+    lead, by_history = _describe(new - KEPT_SHARE * old, owners), _describe(history_gain, owners)
     enough = len(owners) >= LEAST_QUESTIONS
     return {
         "questions": len(owners),
@@ -116,17 +128,23 @@ def judge(gains: Mapping[str, Gains], owners: NDArray[np.int64]) -> Document:
         "difference": _describe(new - old, owners),
         "lead": lead,
         "over_rules": _describe(new - gains["rules"][PRIMARY_METRIC], owners) if "rules" in gains else None,
-        "passed": enough and lead["low"] > 0,
-        "why": _explain(lead, len(owners)),
+        "history_gain": by_history,
+        "passed": enough and lead["low"] > 0 and by_history["low"] > 0,
+        "why": _explain(lead, by_history, len(owners)),
     }
 
 
-def _explain(lead: Mapping[str, float], questions: int) -> str:
+def _explain(lead: Mapping[str, float], by_history: Mapping[str, float], questions: int) -> str:
     if questions < LEAST_QUESTIONS:
         return f"{questions} questions are too few to say: it takes {LEAST_QUESTIONS}"
     shown = (
         f"{PRIMARY_METRIC} over {KEPT_SHARE:g} times the champion's: {lead['value']:+.4f}, {lead['low']:+.4f} at least"
     )
+    if lead["low"] > 0 and by_history["low"] <= 0:
+        shown = (
+            "histories are not shown to help it, as in a log whose order says nothing: a user's own adds "
+            f"{by_history['value']:+.4f} to its {PRIMARY_METRIC} with another's, {by_history['low']:+.4f} at least"
+        )
     return f"{shown} (95 %, {questions:,} questions)"
 
 
@@ -147,7 +165,7 @@ def _encode(
     histories = questions.histories
     stretch = slice(int(histories.starts[row]), int(histories.ends[row]))
     indexes = index_of[histories.items[stretch]].astype(np.int32)
-    known = indexes != UNKNOWN
+    known = (indexes != UNKNOWN) & (indexes != index_of[questions.targets[row]])
     features = {name: column[stretch][known] for name, column in events.items()} or None
     return Question(
         history=indexes[known],
@@ -156,6 +174,12 @@ def _encode(
         k=min(LIST_LENGTH, len(graph.vocabulary)),
         events=features,
     )
+
+
+def _exclude(question: Question, items: NDArray[np.int32], target: int) -> Question:
+    """The same question with more items (H) that are not answered, unknown ones and the target left out."""
+    further = items[(items != UNKNOWN) & (items != target)]
+    return question._replace(exclude=np.union1d(question.exclude, further).astype(np.int32))
 
 
 def _encode_events(graph: Graph, log: Log) -> dict[str, NDArray[Any]]:

@@ -56,6 +56,8 @@ def format_report(document: Document) -> str:
         f"- Candidate - champion: {format_interval(offline['difference'], '+')}",
         f"- Candidate - {offline['kept_share']:g} x champion: {format_interval(offline['lead'], '+')}; passes if "
         "the low end is above 0",
+        f"- Candidate with the true history - with another user's: {format_interval(offline['history_gain'], '+')}; "
+        "passes if the low end is above 0",
         f"- Log: {document['events']:,} events, {document['new_events']:,} newer than the champion's last",
         f"- Start: {start['name']}{' (' + start['why'] + ')' if start['why'] else ''}; {items['carried']:,} items "
         f"carried over, {items['placed']:,} placed beside others, {items['drawn']:,} drawn, {items['gone']:,} gone",

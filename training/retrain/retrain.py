@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.contract.deployment.changes import set_candidate
 from model.contract.deployment.document import Deployment, DeploymentError, DeploymentRefused
@@ -41,6 +42,7 @@ from training.recipe import Recipe
 from training.recipe_models import BASELINES
 from training.retrain.champion import Champion, choose_recipe, find_champion
 from training.retrain.held_out import LEAST_QUESTIONS, HeldOut, count_new, hold_out
+from training.retrain.history_gain import measure_history_gain
 from training.retrain.need import find_need
 from training.retrain.offline_trial import (
     CANDIDATE,
@@ -156,8 +158,8 @@ class _Retraining:
             raise Stopped
         run = measured.run
         self.announce(f"2/4 asks candidate, champion and {', '.join(COMPARED)} {len(self.held.asked):,} questions")
-        gains = self._answer(run)
-        offline = judge(gains, self.held.owners)
+        gains, history_gain = self._answer(run)
+        offline = judge(gains, self.held.owners, history_gain)
         warnings = _find_warnings(offline)
         report = partial(self._report, items=measured.items, gains=gains, offline=offline, warnings=warnings)
         if not offline["passed"]:
@@ -174,8 +176,11 @@ class _Retraining:
         report(said, begun_s)
         return Outcome(0, f"{said}; see {self.folder / REPORT}", version)
 
-    def _answer(self, run: Run) -> dict[str, Gains]:
-        """The gains of every model on the held-out questions, the champion's and the candidate's from their graphs."""
+    def _answer(self, run: Run) -> tuple[dict[str, Gains], NDArray[np.float64]]:
+        """The gains of every model on the held-out questions, the champion's and the candidate's from their graphs.
+
+        And what the true histories add to the candidate's.
+        """
         network = load_network(run)
         assert isinstance(network, SequenceNetwork)  # noqa: S101 - choose_start refuses others
         types = () if run.event_features is None else run.event_features.event_types
@@ -188,7 +193,7 @@ class _Retraining:
         for name in COMPARED:
             scorer = make_baseline(BASELINES[name](name=name), self.held.split.train, V, self.log.timestamps_ms)
             gains[name] = answer_by_counting(scorer, asked)
-        return gains
+        return gains, measure_history_gain(own, self.log, asked, self.held.owners)
 
     def _publish(
         self, run: Run, metadata: Mapping[str, Mapping[str, object]] | None, offline: Mapping[str, Any],
@@ -262,8 +267,16 @@ def _find_warnings(offline: Mapping[str, Any]) -> list[str]:
 def _summarise(offline: Mapping[str, Any]) -> dict[str, Any]:
     """What manifest and journal hold of an offline trial."""
     means = {name: round(metrics[PRIMARY_METRIC]["value"], 4) for name, metrics in offline["models"].items()}
-    lead = [round(offline["lead"][end], 4) for end in ("value", "low", "high")]
-    return {"questions": offline["questions"], "users": offline["users"], "ndcg@10": means, "lead": lead}
+    lead, gain = (
+        [round(offline[name][end], 4) for end in ("value", "low", "high")] for name in ("lead", "history_gain")
+    )
+    return {
+        "questions": offline["questions"],
+        "users": offline["users"],
+        "ndcg@10": means,
+        "lead": lead,
+        "history_gain": gain,
+    }
 
 
 def _describe_plan(champion: Champion, log: Log, held: HeldOut, start: Start, recipe: Recipe) -> str:

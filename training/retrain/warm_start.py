@@ -2,8 +2,10 @@
 
 Every training numbers the items anew (docs/decisions/0001), so that rows copied by index would belong to other items.
 Rows of carried items, PAD and [mask] move to their new indexes, all other weights stay as they are, and items that are
-gone drop out. A new item begins as the mean of the carried items that it is near (training/fit/ppmi.py). Sequential
-rules are not carried: they are counted anew from the whole log, which takes seconds.
+gone drop out. A new item begins as the mean of the carried items that it is near (training/fit/ppmi.py), made as long
+as carried rows are: a mean of rows that point many ways is short, and a short row scores low whatever it is asked
+(docs/lab/2026-11-23-warm-starts.md). Sequential rules are not carried: they are counted anew from the whole log, which
+takes seconds.
 
 Warm starts can generalise worse than cold ones at the same loss. Ash & Adams (NeurIPS 2020, arXiv 1910.08475) cure it:
 shrink the weights and add a little of fresh ones.
@@ -13,6 +15,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
@@ -84,8 +87,10 @@ def carry(network: SequenceNetwork, vocabulary: Vocabulary, source: Source, rela
             own_items.fill_(given_items[torch.from_numpy(old_rows)].mean() if len(old_rows) else 0.0)
         own_items[torch.from_numpy(new_rows)] = given_items[torch.from_numpy(old_rows)]
         if not composed:
-            means = mixture @ own_items.cpu().numpy()
-            own_items[torch.from_numpy(np.flatnonzero(placed))] = torch.from_numpy(means[placed]).to(own)
+            means = torch.from_numpy((mixture @ own_items.cpu().numpy())[placed]).to(own)
+            if name in _TABLES and len(old_rows):
+                means = F.normalize(means, dim=1) * given_items[torch.from_numpy(old_rows)].norm(dim=1).median()
+            own_items[torch.from_numpy(np.flatnonzero(placed))] = means
         if name in _TABLES:
             for end in (PAD, -1):  # [mask] stays behind the last item
                 own[end] = given[end]

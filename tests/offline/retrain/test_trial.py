@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
-from model.contract.vocabulary import Vocabulary
-from model.nets.network import SequenceNetwork
-from model.nets.registry import make_network
+from training.data.reader import read_log
 from training.data.split import Questions
 from training.errors import DataError
 from training.evaluation.bootstrap import estimate_clustered_intervals
 from training.evaluation.ranking import NetworkScorer
+from training.recipe import DataRecipe
+from training.retrain.champion import find_champion
 from training.retrain.held_out import count_new, hold_out
+from training.retrain.history_gain import find_lenders, measure_history_gain
 from training.retrain.offline_trial import (
     CANDIDATE,
     CHAMPION,
@@ -22,6 +22,7 @@ from training.retrain.offline_trial import (
     answer_questions,
     judge,
 )
+from training.runs.networks import load_network
 
 
 @pytest.fixture
@@ -59,26 +60,62 @@ def test_log_without_times_or_events(timed_log):
     assert count_new(timed_log, None) == 300
 
 
-def test_graph_answers_as_the_network_ranks(timed_log):
-    """Under its own indexes, with an item that it does not know: that is a miss, and no part of histories."""
-    known = Vocabulary([item for item in timed_log.vocabulary.item_ids if item != "i03"])
-    torch.manual_seed(3)
-    network = make_network("sasrec", item_count=11, max_length=6, width=8, layers=1, heads=1, dropout=0.0).eval()
-    assert isinstance(network, SequenceNetwork)
-    asked = hold_out(timed_log, 90).asked
-    gains = answer_questions(Graph.of_network(network, known), timed_log, asked)
-    unknown = asked.targets == 3
+def read_later(place, events, *, shuffled=False):
+    """The whole log, of which the place's champion does not know the late items."""
+    items = [item for _, item, _ in events]
+    if shuffled:
+        items = np.random.default_rng(1).permutation(items).tolist()
+    rows = [(user, item, time) for (user, _, time), item in zip(events, items, strict=True)]
+    return read_log(place.write_csv("later.csv", rows), DataRecipe())
+
+
+def test_graph_answers_as_the_network_ranks(place, events):
+    """Under its own indexes, with items that it does not know: they are a miss, and no part of histories."""
+    log = read_later(place, events)
+    champion = find_champion(place.bundles, place.runs)
+    assert champion.run is not None
+    network, known = load_network(champion.run), champion.run.vocabulary
+    asked = hold_out(log, 1600).asked
+    gains = answer_questions(Graph.of_bundle(champion.bundle), log, asked)
+    index_of = np.append(0, known.encode(log.vocabulary.item_ids))
+    unknown = index_of[asked.targets] < 0
     assert unknown.any()
     assert (gains["NDCG@10"][unknown] == 0).all()
-    index_of = np.append(0, known.encode(timed_log.vocabulary.item_ids))
     rows = np.flatnonzero(~unknown)
     histories = [index_of[asked.histories[int(row)]] for row in rows]
     histories = [history[history > 0].astype(np.int32) for history in histories]
     ends = np.cumsum([len(history) for history in histories])
     same = type(asked.histories)(np.concatenate(histories), np.append(0, ends[:-1]), ends)
     wanted = answer_by_counting(NetworkScorer(network), Questions(same, index_of[asked.targets[rows]].astype(np.int32)))
-    assert gains["NDCG@10"][rows] == pytest.approx(wanted["NDCG@10"])
+    assert gains["NDCG@10"][rows] == pytest.approx(wanted["NDCG@10"], abs=1e-6)
     assert gains["HR@10"][rows] == pytest.approx(wanted["HR@10"])
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_own_history_helps_where_order_says_something(place, events, shuffled):
+    """In a walk it says nearly all; in a shuffled log another user's does as well."""
+    log = read_later(place, events, shuffled=shuffled)
+    held = hold_out(log, 1600)
+    graph = Graph.of_bundle(find_champion(place.bundles, place.runs).bundle)
+    gain = measure_history_gain(graph, log, held.asked, held.owners)
+    low, high = estimate_clustered_intervals(gain[:, None], held.owners, 1)
+    assert len(gain) >= 300
+    assert bool(low[0] > 0.1) is not shuffled
+    assert bool(low[0] < 0 < high[0]) is shuffled
+
+
+def test_lenders_are_others():
+    """Each as often as another; where one user asks everything there is nobody to borrow from."""
+    owners = np.array([5, 5, 5, 2, 9, 2])
+    lenders = find_lenders(owners)
+    assert lenders is not None
+    assert (owners[lenders] != owners).all()
+    many = find_lenders(np.repeat(owners, 1000))
+    assert many is not None
+    assert np.bincount(np.repeat(owners, 1000)[many[:3000]], minlength=10)[[2, 9]] == pytest.approx(
+        [2000, 1000], rel=0.1
+    )
+    assert find_lenders(np.zeros(4, dtype=np.int64)) is None
 
 
 def make_gains(**values):
@@ -88,18 +125,30 @@ def make_gains(**values):
 
 @pytest.mark.parametrize(
     ("gain", "questions", "passed"),
-    [(0.0, 2000, True), (-0.002, 2000, True), (-0.02, 2000, False), (0.5, 299, False), (0.02, 2000, True)],
+    [(0.0, 600, True), (-0.002, 600, True), (-0.02, 600, False), (0.5, 299, False), (0.02, 600, True)],
 )
 def test_candidate_may_lose_two_percent(gain, questions, passed):
     """And must be shown not to lose more: equal models pass, much worse ones do not, nor does too little evidence."""
     draw = np.random.default_rng(1)
     old = draw.random(questions) * 0.4
     new = np.clip(old + gain + draw.normal(0, 0.001, questions), 0, 1)
-    found = judge(make_gains(**{CANDIDATE: new, CHAMPION: old, "rules": old + 0.1}), np.arange(questions) // 3)
+    compared = make_gains(**{CANDIDATE: new, CHAMPION: old, "rules": old + 0.1})
+    found = judge(compared, np.arange(questions) // 3, history_gain=new)
     assert found["passed"] is passed
     assert ("too few to say" in found["why"]) is (questions < 300)
     assert found["over_rules"]["value"] == pytest.approx((new - old).mean() - 0.1)
     assert found["users"] == len(np.unique(np.arange(questions) // 3))
+
+
+def test_candidate_must_gain_from_histories():
+    """However far ahead it is."""
+    draw = np.random.default_rng(1)
+    old, owners = draw.random(600) * 0.4, np.arange(600) // 3
+    compared = make_gains(**{CANDIDATE: old + 0.2, CHAMPION: old})
+    found = judge(compared, owners, history_gain=draw.normal(0, 0.2, 600))
+    assert (found["passed"], found["lead"]["low"] > 0.1) == (False, True)
+    assert "histories are not shown to help it" in found["why"]
+    assert judge(compared, owners, history_gain=draw.normal(0.05, 0.2, 600))["passed"] is True
 
 
 def test_users_are_drawn_with_all_their_questions():

@@ -71,14 +71,17 @@ def test_carried_items_score_the_same(name, sizes):
 
 
 def test_new_item_stands_among_those_it_is_near():
-    """By how near they are, item rows and biases; one that is near nothing known keeps its row and a middling bias."""
+    """By how near they are, and as long a row as others; one near nothing known keeps its row, with a middling bias."""
     source, network = draw("bert4rec", OLD, 1), draw("bert4rec", NEW, 2)
     drawn = network.items.weight[NEW.index_of("g")].clone()
     carry(network, NEW, Source(source, OLD, EVERYTHING), relate(("a", "b", 3.0), ("a", "d", 1.0), ("a", "g", 9.0)))
     rows, old_rows = network.items.weight, source.items.weight
-    wanted = (3 * old_rows[OLD.index_of("b")] + old_rows[OLD.index_of("d")]) / 4
-    assert torch.allclose(rows[NEW.index_of("a")], wanted, atol=1e-6)
+    wanted = 3 * old_rows[OLD.index_of("b")] + old_rows[OLD.index_of("d")]
+    length = old_rows[torch.from_numpy(OLD.encode(CARRIED)).long()].norm(dim=1).median()
+    assert torch.allclose(rows[NEW.index_of("a")], wanted * length / wanted.norm(), atol=1e-6)
     assert torch.equal(rows[NEW.index_of("g")], drawn)
+    old_biases = [source.item_bias[OLD.index_of(item) - 1].item() for item in ("b", "d")]
+    assert network.item_bias[NEW.index_of("a") - 1].item() == pytest.approx((3 * old_biases[0] + old_biases[1]) / 4)
     biases = source.item_bias[torch.from_numpy(OLD.encode(CARRIED)).long() - 1]
     assert network.item_bias[NEW.index_of("g") - 1].item() == pytest.approx(biases.mean().item(), abs=1e-6)
     assert torch.equal(rows[0], old_rows[0])
@@ -91,7 +94,8 @@ def test_item_that_was_never_trained_on_is_new():
     trained = EVERYTHING.copy()
     trained[OLD.index_of("b") - 1] = False
     counts = carry(network, NEW, Source(source, OLD, trained), relate(("b", "d", 1.0)))
-    assert torch.allclose(network.items.weight[NEW.index_of("b")], source.items.weight[OLD.index_of("d")], atol=1e-6)
+    found, near = network.items.weight[NEW.index_of("b")], source.items.weight[OLD.index_of("d")]
+    assert torch.cosine_similarity(found, near, dim=0).item() == pytest.approx(1.0)
     assert (counts.carried, counts.placed) == (3, 1)
 
 
