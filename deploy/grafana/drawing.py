@@ -74,7 +74,8 @@ def draw_graph(axes: Axes, panel: Mapping[str, Any], series: Sequence[Named], sp
         limit = defaults["thresholds"]["steps"][-1]["value"]
         axes.axhline(limit, color="#d44a4a", linestyle=(0, (4, 4)), linewidth=0.8)
         top = max(top, limit * 1.1) if limit < 6 * top else top  # one far away must not flatten the lines
-    axes.set_ylim(0, top * 1.05)
+    low = 0.0 if "min" in defaults else min(0.0, axes.dataLim.y0)
+    axes.set_ylim(low * 1.05, top * 1.05)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: write_value(value, defaults["unit"])))
     axes.yaxis.set_major_locator(_choose_ticks(defaults["unit"], top))
     _finish_time_axis(axes, span)
