@@ -266,7 +266,7 @@ def test_every_rule_has_something_to_judge(observed: tuple[Prometheus, Traffic, 
     prometheus, _, _ = observed
     if "record" in rule:
         assert prometheus.query(rule["record"])
-    # No request gets a 500, by design: the same of a code that the traffic has. And nothing is known of the week before.
+    # No request gets a 500, by design: the same of a code that the traffic has. Nothing is known of the week before.
     shown = rule["expr"].replace('code="500"', 'code="422"').replace(" offset 1d", "")
     operands = list_operands(promql_parser.parse(shown))
     assert operands
