@@ -1,5 +1,6 @@
 """Panels drawn by matplotlib, from their JSON and the series of their queries: near enough to judge the data."""
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -110,13 +111,15 @@ def _write_legend(axes: Axes, series: Mapping[str, Series], unit: str) -> None:
 
 
 def draw_states(axes: Axes, panel: Mapping[str, Any], series: Sequence[Named], span: Span) -> None:
-    """One bar for each series, coloured by state."""
+    """One bar for each series, coloured by state; none where the series has no value."""
     words = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
+    gaps_s = [end_s - start_s for _, one in series for start_s, end_s in itertools.pairwise(one.times)]
+    step_s = min(gaps_s, default=span[1] - span[0])
     for row, (_, one) in enumerate(series):
         edges = [*one.times, span[1]]
         for start_s, end_s, value in zip(edges, edges[1:], one.values, strict=False):
             colour = words[f"{value:.0f}"]["color"]
-            axes.barh(row, end_s - start_s, left=start_s, height=0.6, color=colour)
+            axes.barh(row, min(step_s, end_s - start_s), left=start_s, height=0.6, color=colour)
     axes.set_yticks(range(len(series)), [name for name, _ in series])
     axes.set_ylim(len(series) - 0.4, -0.6)
     _finish_time_axis(axes, span)
