@@ -14,10 +14,12 @@ import promql_parser
 import pytest
 import yaml
 from jsonschema import Draft7Validator
+from matplotlib.figure import Figure
 
 from deploy.grafana import names
 from deploy.grafana.dashboard import COLUMNS, PATH, encode
-from deploy.grafana.prometheus import Prometheus, PrometheusFailed, fill_in, read_panels
+from deploy.grafana.drawing import draw_states
+from deploy.grafana.prometheus import Prometheus, PrometheusFailed, Series, fill_in, read_panels
 from deploy.grafana.units import write_value
 from service.telemetry.definitions import LIVE_SCORES
 from service.telemetry.exposition import DEPRECATED
@@ -286,3 +288,13 @@ def test_a_prometheus_that_is_not_there_is_named() -> None:
     """One sentence with the address, and no traceback from within."""
     with pytest.raises(PrometheusFailed, match=r"no Prometheus answers at http://127\.0\.0\.1:1"):
         Prometheus("http://127.0.0.1:1").query("up")
+
+
+def test_bars_end_where_a_series_does() -> None:
+    """The preview draws no state of a version that answers no more, as Grafana does not."""
+    panel = PANELS[[one["title"] for one in PANELS].index("Versions that answer")]
+    axes = Figure().add_subplot()
+    gone, stays = Series({}, [0.0, 10.0, 20.0], [0.0, 0.0, 0.0]), Series({}, [20.0, 30.0, 40.0], [0.0, 0.0, 0.0])
+    draw_states(axes, panel, [("gone", gone), ("stays", stays)], (0.0, 45.0))
+    ends = [max(bar.get_x() + bar.get_width() for bar in axes.patches if round(bar.get_y()) == row) for row in (0, 1)]
+    assert ends == [30.0, 45.0]
