@@ -24,7 +24,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
+.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps judged check check-security check-protocol bench bench-graph bench-models bench-training test-service release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -113,6 +113,9 @@ soak: $(VENV)/.run ## Watch the service's memory under ten minutes of traffic, a
 
 swaps: $(VENV)/.run ## Swap models 200 times under load with one worker and with two; OPTIONS=--corrupt: 1,000 damaged bundles
 	@$(BIN)/python -m benchmarks.reliability.swaps $(OPTIONS)
+
+judged: $(VENV)/.run ## Compare p99, throughput and overload with the judge and without (15 minutes, cores of your own)
+	@$(BIN)/python -m benchmarks.reliability.judged $(OPTIONS)
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)

@@ -1,5 +1,6 @@
 """Panels drawn by matplotlib, from their JSON and the series of their queries: near enough to judge the data."""
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +75,8 @@ def draw_graph(axes: Axes, panel: Mapping[str, Any], series: Sequence[Named], sp
         limit = defaults["thresholds"]["steps"][-1]["value"]
         axes.axhline(limit, color="#d44a4a", linestyle=(0, (4, 4)), linewidth=0.8)
         top = max(top, limit * 1.1) if limit < 6 * top else top  # one far away must not flatten the lines
-    axes.set_ylim(0, top * 1.05)
+    low = 0.0 if "min" in defaults else min(0.0, axes.dataLim.y0)
+    axes.set_ylim(low * 1.05, top * 1.05)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: write_value(value, defaults["unit"])))
     axes.yaxis.set_major_locator(_choose_ticks(defaults["unit"], top))
     _finish_time_axis(axes, span)
@@ -109,13 +111,15 @@ def _write_legend(axes: Axes, series: Mapping[str, Series], unit: str) -> None:
 
 
 def draw_states(axes: Axes, panel: Mapping[str, Any], series: Sequence[Named], span: Span) -> None:
-    """One bar for each series, coloured by state."""
+    """One bar for each series, coloured by state; none where the series has no value."""
     words = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
+    gaps_s = [end_s - start_s for _, one in series for start_s, end_s in itertools.pairwise(one.times)]
+    step_s = min(gaps_s, default=span[1] - span[0])
     for row, (_, one) in enumerate(series):
         edges = [*one.times, span[1]]
         for start_s, end_s, value in zip(edges, edges[1:], one.values, strict=False):
             colour = words[f"{value:.0f}"]["color"]
-            axes.barh(row, end_s - start_s, left=start_s, height=0.6, color=colour)
+            axes.barh(row, min(step_s, end_s - start_s), left=start_s, height=0.6, color=colour)
     axes.set_yticks(range(len(series)), [name for name, _ in series])
     axes.set_ylim(len(series) - 0.4, -0.6)
     _finish_time_axis(axes, span)

@@ -60,6 +60,8 @@ class Look:
     total: str | None = None
     limit: float | None = None
     """Drawn as a dashed line: where the alert begins."""
+    signed: bool = False
+    """Whether values may lie below 0; else the axis begins there."""
 
 
 def show_number(
@@ -91,7 +93,9 @@ def show_word(title: str, about: str, runbook: str, expr: str, words: Mapping[in
 def show_graph(title: str, about: str, runbook: str, *queries: Query, unit: str, look: Look | None = None) -> Panel:
     """Lines over time."""
     look = look or Look()
-    panel = timeseries.Panel().unit(unit).min(0).no_value("none so far")
+    panel = timeseries.Panel().unit(unit).no_value("none so far")
+    if not look.signed:
+        panel = panel.min(0)
     panel = panel.show_points(common.VisibilityMode.NEVER).line_width(1).fill_opacity(30 if look.stacked else 0)
     panel = panel.legend(
         common_builders.VizLegendOptions()

@@ -33,8 +33,8 @@ ECHOES: Final = 1_000
 """So many of the newest events tell whether clients send recommendation ids: at least half of them do."""
 _LARGEST_LOG_E: Final = math.log(1e300)
 
-Observe = Callable[[Deployment], Awaitable[Observations]]
-"""What the workers counted of a deployment's candidate."""
+Observe = Callable[[Deployment, int], Awaitable[Observations]]
+"""What the workers counted of a deployment's candidate since a generation."""
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,9 @@ class TrialKeeper:
         if self._trial is None or not self._trial.continues(
             deployment.candidate, deployment.champion, deployment.trial
         ):
-            self._trial = Trial.begin(deployment.candidate, deployment.champion, deployment.trial, at_ms)
+            self._trial = Trial.begin(
+                deployment.candidate, deployment.champion, deployment.trial, at_ms, generation=deployment.generation
+            )
             self._champions, self._candidates = NewestLists(), NewestLists()
             self._percentiles = None
             _log.info("The trial of %s begins", deployment.candidate)
@@ -112,7 +114,7 @@ class TrialKeeper:
         if trial is None or deployment is None or time.monotonic() - self._decided_s < DECIDE_S:
             return False
         self._decided_s = time.monotonic()
-        verdict = decide(trial, await self._gather(deployment, lag_s), int(now_ms))
+        verdict = decide(trial, await self._gather(trial, deployment, lag_s), int(now_ms))
         if verdict.action not in VERDICTS:
             self._say(verdict.action, f"The trial of {trial.candidate}: {verdict.why}")
             return False
@@ -141,9 +143,10 @@ class TrialKeeper:
         served = assign(event.user_id, salt=deployment.salt, share=deployment.share)
         return "away" if served == "candidate" else "home"
 
-    async def _gather(self, deployment: Deployment, lag_s: float) -> Observations:
+    async def _gather(self, trial: Trial, deployment: Deployment, lag_s: float) -> Observations:
         """What the workers counted and what the judge has seen."""
-        seen = await self._observe(deployment)
+        since = deployment.generation if trial.began_generation is None else trial.began_generation
+        seen = await self._observe(deployment, since)
         refused_s = self._models.refused_for_s(deployment.candidate or "")
         if refused_s > REFUSED_S:
             seen = replace(seen, refused_by=(seen.refused_by or 0) + 1)

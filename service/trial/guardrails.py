@@ -65,6 +65,8 @@ class Observations:
     """Upper bounds of the buckets, rising, in seconds."""
     share: float = 0.0
     """Share of users that the candidate is to answer."""
+    assigned: tuple[int, int] | None = None
+    """Answers of champion and candidate since the share is what it is. None: as many as in all."""
     refused_by: int | None = None
     """Workers that refused to load the candidate."""
     breakers_opened: int | None = None
@@ -230,7 +232,7 @@ def _compare_lists(
 
 
 def _check_split(seen: Observations) -> Finding:
-    champion, candidate = seen.champion.answers, seen.candidate.answers
+    champion, candidate = seen.assigned or (seen.champion.answers, seen.candidate.answers)
     if champion is None or candidate is None:
         return _miss("split", "hold", "how many answers are its own")
     total = champion + candidate

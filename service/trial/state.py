@@ -31,6 +31,8 @@ class Trial:
     champion: str
     terms: TrialTerms
     began_ms: int
+    began_generation: int | None = None
+    """The deployment's when the trial began; None where it is not known."""
     mode: Mode = "shadow"
     canary_since_ms: int | None = None
     """When the canary began; None before."""
@@ -41,9 +43,11 @@ class Trial:
     """Of each visit under way when it began and what it came to, oldest first. In memory only: it is about people."""
 
     @classmethod
-    def begin(cls, candidate: str, champion: str, terms: TrialTerms, began_ms: int) -> Self:
-        """A trial of which nothing is known yet."""
-        return cls(candidate=candidate, champion=champion, terms=terms, began_ms=began_ms)
+    def begin(
+        cls, candidate: str, champion: str, terms: TrialTerms, began_ms: int, *, generation: int | None = None
+    ) -> Self:
+        """A trial of which nothing is known yet, in a deployment of this generation."""
+        return cls(candidate=candidate, champion=champion, terms=terms, began_ms=began_ms, began_generation=generation)
 
     def continues(self, candidate: str | None, champion: str, terms: TrialTerms) -> bool:
         """Whether what was recorded still counts: for other versions or other margins a new trial begins."""
@@ -140,6 +144,7 @@ class Trial:
             "champion": self.champion,
             "margins": [self.terms.margin, self.terms.return_margin],
             "began_ms": self.began_ms,
+            "began_generation": self.began_generation,
             "mode": self.mode,
             "canary_since_ms": self.canary_since_ms,
             "last_ms": self.last_ms,
@@ -160,12 +165,17 @@ class Trial:
             value = document.get(name)
             if not (is_count(value, least=0) or (optional and value is None)):
                 raise TrialMalformed(f"{name!r} must be a time in milliseconds")
+        generation = document.get("began_generation")
+        if generation is not None and not is_count(generation, least=0):
+            raise TrialMalformed("'began_generation' must be a generation of the deployment")
         if document.get("margins") != [terms.margin, terms.return_margin]:
             raise TrialMalformed("'margins' are not those of the deployment")
         evidence = document.get("evidence")
         if not isinstance(evidence, Mapping):
             raise TrialMalformed("'evidence' must be an object")
-        trial = cls.begin(document["candidate"], document["champion"], terms, document["began_ms"])
+        trial = cls.begin(
+            document["candidate"], document["champion"], terms, document["began_ms"], generation=generation
+        )
         return replace(
             trial,
             mode=document["mode"],

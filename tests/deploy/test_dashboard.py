@@ -14,10 +14,12 @@ import promql_parser
 import pytest
 import yaml
 from jsonschema import Draft7Validator
+from matplotlib.figure import Figure
 
 from deploy.grafana import names
 from deploy.grafana.dashboard import COLUMNS, PATH, encode
-from deploy.grafana.prometheus import Prometheus, PrometheusFailed, fill_in, read_panels
+from deploy.grafana.drawing import draw_states
+from deploy.grafana.prometheus import Prometheus, PrometheusFailed, Series, fill_in, read_panels
 from deploy.grafana.units import write_value
 from service.telemetry.definitions import LIVE_SCORES
 from service.telemetry.exposition import DEPRECATED
@@ -35,6 +37,8 @@ GRAFANAS = {
 
 DASHBOARD: dict[str, Any] = json.loads(PATH.read_text())
 PANELS = list(read_panels(PATH))
+SIGNED = ("Evidence, as powers of ten", "Candidate less champion, NDCG@10")
+"""Whose values may lie below 0."""
 TARGETS = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
 
 
@@ -52,7 +56,7 @@ def walk(node: Any) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def known_metrics(alert_rules: list[dict[str, Any]], recording_rules: list[dict[str, Any]]) -> set[str]:
     """Every sample's name that is not deprecated: the service's, the recorded ones, and Prometheus' own."""
-    assert len(alert_rules) == 23
+    assert len(alert_rules) == 26
     metrics = Metrics(event_types=["view"], model_version="v", routes=[("/x", "GET")])
     exposed = metrics.expose().decode()
     sampled = set(re.findall(r"^([a-z_]+)[{ ]", exposed, re.MULTILINE)) | {"nextitem_model_info", "nextitem_build_info"}
@@ -187,7 +191,7 @@ def test_every_panel_says_what_is_normal_and_where_to_read_on(panel: dict[str, A
     assert anchor in [heading.lower().replace(" ", "-") for heading in headings]
     defaults = panel["fieldConfig"]["defaults"]
     assert "unit" in defaults or "mappings" in defaults or panel["type"] == "table"
-    assert panel["type"] != "timeseries" or defaults["min"] == 0
+    assert panel["type"] != "timeseries" or panel["title"] in SIGNED or defaults["min"] == 0
 
 
 def test_panels_are_numbered_and_do_not_overlap() -> None:
@@ -284,3 +288,13 @@ def test_a_prometheus_that_is_not_there_is_named() -> None:
     """One sentence with the address, and no traceback from within."""
     with pytest.raises(PrometheusFailed, match=r"no Prometheus answers at http://127\.0\.0\.1:1"):
         Prometheus("http://127.0.0.1:1").query("up")
+
+
+def test_bars_end_where_a_series_does() -> None:
+    """The preview draws no state of a version that answers no more, as Grafana does not."""
+    panel = PANELS[[one["title"] for one in PANELS].index("Versions that answer")]
+    axes = Figure().add_subplot()
+    gone, stays = Series({}, [0.0, 10.0, 20.0], [0.0, 0.0, 0.0]), Series({}, [20.0, 30.0, 40.0], [0.0, 0.0, 0.0])
+    draw_states(axes, panel, [("gone", gone), ("stays", stays)], (0.0, 45.0))
+    ends = [max(bar.get_x() + bar.get_width() for bar in axes.patches if round(bar.get_y()) == row) for row in (0, 1)]
+    assert ends == [30.0, 45.0]

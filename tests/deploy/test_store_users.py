@@ -157,7 +157,7 @@ def test_judge_may_do_exactly_what_it_does(
         client = connect(f"unix://judge@{socket}", password_file=secrets / prepare.JUDGE_PASSWORD)
         reader = LogReader(client, {})
         try:
-            await observe_workers(client, Deployment(generation=1, champion="a", candidate="b", mode="shadow"))
+            await observe_workers(client, Deployment(generation=1, champion="a", candidate="b", mode="shadow"), 1)
             portion = await reader.read(recount=True)
             [found] = [one for one in portion.entries if isinstance(one, LoggedEvent) and one.user_id == "j"]
             return await reader.read_histories([found])

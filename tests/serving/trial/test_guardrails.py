@@ -188,3 +188,10 @@ def test_split_seldom_errs():
             split_log_e_value(int(candidate), 100 * number, 0.05, tolerance=1.0)
             for number, candidate in enumerate(candidates, 1)
         ) < math.log(1_000)
+
+
+def test_split_looks_at_the_share_of_now():
+    """Answers under a share that stood before say nothing of this one; those under this one do."""
+    before = replace(ALL_WELL, candidate=replace(WELL, answers=100), assigned=(1_000, 1_000))
+    assert check(before, "split").state == "kept"
+    assert check(replace(ALL_WELL, assigned=(1_000, 0)), "split").state == "broken"
