@@ -195,6 +195,7 @@ def await_promotion(client: httpx.Client, watching: Watching, course: Course, bu
         verdict = json.loads(read_journal(bundles).splitlines()[-1])
         e_value = 10 ** verdict["evidence"]["log10_e"]["better"]
         show(e_value)
+        course.look("on trial")
         course.close_trial(e_value)
     console.print(f"the judge: {verdict['why']}")
     console.print(f"{name_champion(client)} answers")
