@@ -15,12 +15,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from model.contract.deployment.document import is_followed
 from service.auth.guard import AuthGuard
+from service.deployment.followed import Followed
 from service.deployment.instance import Instance
 from service.deployment.reporter import Reporter
 from service.deployment.startup import load_first
 from service.deployment.swap import Swapper, describe_model
 from service.deployment.tally_writer import TallyWriter
-from service.deployment.watcher import Followed, Watcher
+from service.deployment.watcher import Watcher
 from service.errors import StartFailed, StoreUnavailable
 from service.health import Health
 from service.http.admission import Admission
@@ -54,6 +55,7 @@ ROUTERS = (recommend.router, events.router, lookup.router, models.router, erasur
 
 CANCEL_EVERY_S = 2.0
 """Longer than any of the background tasks takes to end."""
+
 
 class Application:
     """The service as an ASGI application: our layers around FastAPI's."""

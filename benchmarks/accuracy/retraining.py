@@ -78,6 +78,7 @@ def main() -> int:
             "over_champion": trial["difference"],
             "passed": trial["passed"],
         }
+    sys.stderr.write(json.dumps(found, indent=2) + "\n")
     found["shuffled"] = _retrain_shuffled(log, options)
     (options.work / "retraining.json").write_text(json.dumps(found, indent=2) + "\n")
     sys.stdout.write(json.dumps(found, indent=2) + "\n")

@@ -1,12 +1,13 @@
 """nextitem-serve with a faulty engine: `--fault-file FILE`, beside the options of nextitem-serve with one worker.
 
-Each run of the graph reads FILE when it begins: `slow SECONDS`, `raise` or `nan`. The engine works normally while the
-file is empty or missing.
+Each run of the graph reads FILE when it begins: `slow SECONDS`, `raise`, `raise RUNS` or `nan`. With a number of RUNS,
+so many fail from when the file was written on. The engine works normally while the file is empty or missing.
 """
 
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,17 @@ _run = onnxruntime.InferenceSession.run
 
 def inject_faults(file: Path) -> None:
     """Apply the fault that the file names to every run of this process from here on."""
+    raised = Counter[int]()
 
     def run(session: onnxruntime.InferenceSession, *arguments: Any, **options: Any) -> Sequence[Any]:  # noqa: ANN401 - as there
-        fault, _, seconds = file.read_text().partition(" ") if file.exists() else ("", "", "")
+        fault, _, number = file.read_text().partition(" ") if file.exists() else ("", "", "")
         if fault == "raise":
-            raise RuntimeError("injected")
+            written_ns = file.stat().st_mtime_ns
+            raised[written_ns] += 1
+            if not number or raised[written_ns] <= int(number):
+                raise RuntimeError("injected")
         if fault == "slow":
-            time.sleep(float(seconds))
+            time.sleep(float(number))
         answer: Sequence[Any] = _run(session, *arguments, **options)
         if fault == "nan":
             return [np.full_like(part, np.nan) if part.dtype.kind == "f" else part for part in answer]

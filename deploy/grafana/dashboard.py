@@ -17,6 +17,7 @@ from grafana_foundation_sdk.models import table
 from deploy.grafana.dependencies import show_archive, show_model, show_store
 from deploy.grafana.expressions import QUANTILES, select
 from deploy.grafana.latency import show_batches, show_mean_by_stage, show_route, show_stage
+from deploy.grafana.live import show_live
 from deploy.grafana.names import FIRING, STARTED
 from deploy.grafana.outcomes import show_compromises, show_events
 from deploy.grafana.overview import show_traffic, show_wellness
@@ -37,7 +38,7 @@ def build() -> built.Dashboard:
     """All of it, placed on the grid and numbered."""
     dashboard = Dashboard("nextitem").uid("nextitem").tags(["nextitem"]).readonly()
     dashboard.description(
-        "Next-item recommendations: traffic, latency, batches, events, fallbacks, store, archive, processes and model."
+        "Next-item recommendations: traffic, latency, batches, events, fallbacks, store, archive, processes and models."
     )
     dashboard.refresh("10s").time("now-30m", "now").tooltip(built.DashboardCursorSync.CROSSHAIR)
     dashboard.with_variable(_choose_source())
@@ -80,6 +81,7 @@ def _list_sections() -> Iterator[tuple[str, int, list[tuple[int, Panel]]]]:
     yield "Archive and erasure", 8, list(zip((5, 5, 5, 5, 4), show_archive(), strict=True))
     yield "What the processes take", 8, [(6, panel) for panel in show_resources()]
     yield "Processes", 7, list(zip((5, 5, 5, 9), show_processes(), strict=True))
+    yield "Life of the model", 9, list(zip((5, 5, 5, 5, 4), show_live(), strict=True))
     yield "Model", 6, list(zip((14, 10), show_model(), strict=True))
 
 

@@ -22,5 +22,6 @@ LOOP_LAG_S: Final = 0.1
 DESCRIPTORS: Final = 0.8
 SKEW_S: Final = 5
 NOT_ARCHIVED_S: Final = 3 * 60 * 60
+JUDGE_SILENT_S: Final = 5 * 60
 NOT_ERASED_S: Final = 24 * 60 * 60
 """The limits of deploy/prometheus/rules/alerts.yml; a test compares them."""

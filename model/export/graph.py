@@ -128,7 +128,8 @@ def publish_bundle(
 
     Who answers from it is for the caller to say. `counts` (V) is how often each item occurs, `metadata` what is known
     of items by id, `sessions` what answers without the network, `event_types` those that the network knows, in the
-    order of their codes. Raises ExportError when the graph and PyTorch disagree; then nothing is written.
+    order of their codes, `lineage` where a retrained network comes from. Raises ExportError when the graph and PyTorch
+    disagree; then nothing is written.
     """
     graph, examples = _export_checked(network, vocabulary, histories, scan=scan, type_count=len(event_types))
     files = {

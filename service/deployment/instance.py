@@ -52,3 +52,14 @@ class Instance:
             return (self._folder / _TOLD).stat().st_mtime_ns
         except OSError:
             return 0
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of this machine runs, whoever owns it."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass
+    return True

@@ -54,6 +54,10 @@ class Retries:
         self._due_s = self._clock() + RETRY_S[min(self._failures, len(RETRY_S) - 1)]
         self._failures += 1
 
+    def hold(self, wanted: tuple[object, ...]) -> None:
+        """Do not try this again until something else is asked for, or other files."""
+        self._wanted, self._due_s = wanted, float("inf")
+
     def clear(self) -> None:
         """The wanted version serves."""
         self._wanted, self._failures, self.refusal = None, 0, None

@@ -1,6 +1,7 @@
 """Tells the store every few seconds what this worker serves, for `nextitem-serve models status`."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -8,13 +9,14 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from service.api.timestamps import format_rfc_3339, now_ms
-from service.deployment.instance import Instance
-from service.deployment.watcher import Followed
+from service.deployment.followed import Followed
+from service.deployment.instance import Instance, is_running
 from service.recommend.recommender import Recommender
 from service.store.worker_states import (
     REPORT_EVERY_S,
     Refused,
     WorkerState,
+    remove_dead_workers,
     remove_worker_state,
     write_worker_state,
 )
@@ -43,6 +45,7 @@ class Reporter:
         """Report until cancelled, then take the report back."""
         task = asyncio.current_task()
         try:
+            await self._remove_dead()
             await self._write()
             while task is None or not task.cancelling():  # a call of the store may swallow a cancellation
                 try:
@@ -73,6 +76,11 @@ class Reporter:
             at_ms=now_ms(),
             breaker_open=variants.candidate is not None and variants.candidate.monitor.out_of_use,
         )
+
+    async def _remove_dead(self) -> None:
+        """Take back what workers said that were killed: this one may have come for one of them."""
+        with contextlib.suppress(RedisError, OSError, TimeoutError):  # they expire
+            await remove_dead_workers(self._client, self._instance.name, runs=is_running)
 
     async def _write(self) -> None:
         try:

@@ -164,6 +164,7 @@ class Swapper:
                 self._metrics.answers.expect(variant.version, variant.name)
             if champion is not before.champion:
                 describe_model(self._metrics, champion.model)
+                champion.monitor.first_runs.begin()
             return before
 
         return call(loop, exchange)

@@ -12,18 +12,19 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from model.contract.atomic_files import read_regular
 from model.contract.bundle import CURRENT, CURRENT_MAX_BYTES, OpenBundle
-from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
+from model.contract.deployment.document import Deployment, DeploymentError, find_stray_current, read_deployment
 from model.contract.manifest import BundleError
 from service.deployment.candidate import CandidateWatch
 from service.deployment.choices import open_version
+from service.deployment.followed import Followed
 from service.deployment.instance import Instance
 from service.deployment.probe import Verdict, probe
-from service.deployment.refusals import Refusal, Retries, describe_folder
+from service.deployment.refusals import Retries, describe_folder
+from service.deployment.return_to_last import ReturnToLast
 from service.deployment.swap import Swapper
 from service.errors import ModelRefused, StartFailed
 from service.inference.refusal import refuse_bundle
@@ -41,16 +42,6 @@ TOLD_EVERY_S: Final = 0.5
 """How often a worker that follows nothing sees whether another one was told to look."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Followed:
-    """What a worker knows of the deployment."""
-
-    follows: bool
-    deployment: Deployment | None = None
-    """The last one that could be read."""
-    refusal: Refusal | None = None
 
 
 class Watcher:
@@ -80,7 +71,10 @@ class Watcher:
         self._candidate = CandidateWatch(
             settings, instance, recommender=recommender, swapper=swapper, try_bundle=self._try
         )
+        self._return = ReturnToLast(self._root, recommender=recommender, swapper=swapper)
         self._deployment: Deployment | None = None
+        self._stray: str | None = None
+        """The version that `current` names, though another one is the champion."""
         self._fault: str | None = None
         """Why the deployment could not be read last time."""
         self._told_ns = instance.last_told_ns()
@@ -88,6 +82,7 @@ class Watcher:
         self._folder_name: str | None = None
         """The version whose bundle this worker found to be what it serves."""
         self._woken = threading.Event()
+        self._random = random.Random()  # noqa: S311 - no secret; its own, since others may seed the shared one
         self._stopped = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -115,8 +110,9 @@ class Watcher:
     def _run(self) -> None:
         acts = self._settings.follow_s > 0 or self._told_ns > 0
         while not self._stopped and not self._leaving():
-            if acts or self._deployment is None:
+            if acts or self._deployment is None or self._return.is_due:
                 try:
+                    self._return_if_failing()
                     self.look(acts=acts)
                 except RuntimeError:
                     if self._stopped:
@@ -130,7 +126,7 @@ class Watcher:
     def _wait(self) -> bool:
         """Wait until the next look is due. Returns whether somebody told this worker to look."""
         if self._settings.follow_s:
-            pause_s = self._settings.follow_s * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - no secret
+            pause_s = self._settings.follow_s * self._random.uniform(1 - JITTER, 1 + JITTER)
         else:
             pause_s = TOLD_EVERY_S
         woken = self._woken.wait(pause_s)
@@ -155,6 +151,7 @@ class Watcher:
         before, self._deployment = self._deployment, deployment
         if before is not None and deployment.generation < before.generation:
             _log.warning("The deployment went back from generation %d to %d", before.generation, deployment.generation)
+        self._warn_of_stray(deployment)
         self._swapper.count_models()
         if self._serves(deployment):
             self._settle(deployment, changed=deployment != before)
@@ -162,13 +159,14 @@ class Watcher:
                 self._settle(deployment, changed=True)
             return
         if acts and self._candidate.is_champion_of(deployment):
+            place = self._return.describe(deployment, self._folder_name)
             self._swapper.promote(deployment, loop=self._require_loop())
+            self._return.open(place, deployment)
             self._folder_name = deployment.champion
             self._settle(deployment, changed=True)
             return
         version = deployment.champion
-        wanted = (deployment.generation, version, describe_folder(self._root / version))
-        if not acts or not self._retries.is_due(wanted):
+        if not acts or not self._retries.is_due(self._describe(deployment)):
             return
         try:
             self._change(deployment)
@@ -198,9 +196,30 @@ class Watcher:
                     self._ask_for_others(deployment, verdict)
                     return
                 self._candidate.withdraw(loop=loop)  # two models at most
+                place = self._return.describe(deployment, self._folder_name)
                 self._swapper.swap(bundle, deployment, began_s=self._tried_s, loop=loop)
+                self._return.open(place, deployment)
             self._folder_name = version
         self._settle(deployment, changed=True)
+
+    def _return_if_failing(self) -> None:
+        """Serve the champion before again if the new one fails at once, and refuse that until anything changes."""
+        if not self._return.is_due:
+            return
+        self._candidate.withdraw(loop=self._require_loop())  # two models at most
+        returned = self._return.act(loop=self._require_loop())
+        if returned is None:
+            return
+        deployment, failing, refusal = returned
+        self._folder_name = deployment.champion
+        self._metrics.model.follows(deployment.generation)
+        self._refuse(failing.champion, refusal)
+        self._retries.hold(self._describe(failing))
+
+    def _describe(self, deployment: Deployment) -> tuple[object, ...]:
+        """What is tried anew as soon as it is different."""
+        version = deployment.champion
+        return (deployment.generation, version, describe_folder(self._root / version))
 
     def _try(self, bundle: OpenBundle, *, since_s: float) -> Verdict:
         verdict = self._instance.book.find(bundle, since_s=since_s)
@@ -252,6 +271,13 @@ class Watcher:
             self._metrics.model.reloaded("malformed")
             _log.error("The deployment cannot be read: nothing changes", extra={"fields": {"why": sentence}})
         self._fault = sentence
+
+    def _warn_of_stray(self, deployment: Deployment) -> None:
+        """Say once that somebody wrote `current`, which counts no more."""
+        stray = find_stray_current(self._root, deployment)
+        if stray not in (None, self._stray):
+            _log.warning("`current` names %s, but deployment.json counts: %s answers", stray, deployment.champion)
+        self._stray = stray
 
     def _read_current(self) -> str:
         """The version that `current` names, for people; it cannot be used."""

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from service.deployment.followed import Followed
 from service.deployment.reporter import Reporter
 from service.deployment.tally_writer import TallyWriter
-from service.deployment.watcher import Followed, Watcher
+from service.deployment.watcher import Watcher
 from service.health import Health
 from service.inference.model import LiveModel
 from service.ingest.ingestor import Ingestor

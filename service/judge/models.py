@@ -18,7 +18,7 @@ BATCH: Final = 32
 CRASHES: Final = 3
 """So many times a version may end the judge while it is loaded before it counts as refused."""
 OFFLINE: Final = "ndcg@10"
-"""The trainer's figure in a manifest that live scores are compared with."""
+"""The trainer's figure in a manifest that live scores are compared with, in lower case."""
 RETRY_S: Final = (1.0, 60.0)
 """First and longest pause before a version that cannot be loaded is tried again; the pause doubles each time."""
 
@@ -69,12 +69,9 @@ class JudgedModels:
             if version not in self._loaded and self._retry.get(version, (0.0, 0.0))[0] <= time.monotonic():
                 self._load(version, write)
 
-        judged = (self.champion, self.candidate)
-        self._scores.offline = {
-            one.series: one.model.manifest.metrics[OFFLINE]
-            for one in judged
-            if one and OFFLINE in one.model.manifest.metrics
-        }
+        judged = [one for one in (self.champion, self.candidate) if one is not None]
+        measured = {one.series: _read_offline(one.model) for one in judged}
+        self._scores.offline = {series: ndcg for series, ndcg in measured.items() if ndcg is not None}
 
     def drop(self, version: str, why: str) -> None:
         """Let go of a version that fails. It is tried again after a pause."""
@@ -131,3 +128,9 @@ class JudgedModels:
         if self._scores.refused.get(version) != why:
             _log.error("%s is not judged: %s", version, why)
         self._scores.refused[version] = why
+
+
+def _read_offline(model: LiveModel) -> float | None:
+    """NDCG@10 as the trainer measured it, if its manifest says so."""
+    metrics = {name.lower(): value for name, value in model.manifest.metrics.items()}
+    return metrics.get(OFFLINE)

@@ -11,7 +11,7 @@ from typing import Final
 
 from model.contract.deployment.changes import Change, promote, return_candidate, set_share
 from model.contract.deployment.document import Deployment, DeploymentConflict, DeploymentError
-from model.contract.deployment.live_sums import LiveScores, TrialFigures
+from model.contract.deployment.live_sums import VERDICTS, LiveScores, TrialFigures
 from model.contract.deployment.writer import change_deployment
 from model.contract.manifest import BundleError
 from service.judge.events import LoggedEvent
@@ -113,7 +113,7 @@ class TrialKeeper:
             return False
         self._decided_s = time.monotonic()
         verdict = decide(trial, await self._gather(deployment, lag_s), int(now_ms))
-        if verdict.action not in ("canary", "promote", "return"):
+        if verdict.action not in VERDICTS:
             self._say(verdict.action, f"The trial of {trial.candidate}: {verdict.why}")
             return False
         if self._dry_run:

@@ -1,6 +1,7 @@
 """Watches a model at work: counts its runs for the trial, and takes a candidate that fails out of use."""
 
 from service.inference.runner import EngineRunner
+from service.recommend.first_runs import FirstRuns
 from service.recommend.role import Role
 from service.recommend.variant_breaker import VariantBreaker
 from service.store.variant_counts import VariantTally
@@ -17,6 +18,8 @@ class Monitor:
         self._champion: EngineRunner | None = None
         """The runner that a candidate is compared with; None for the champion."""
         self._breaker = VariantBreaker()
+        self.first_runs = FirstRuns()
+        """Those of a champion that was swapped in."""
 
     @property
     def out_of_use(self) -> bool:
@@ -31,7 +34,9 @@ class Monitor:
         """Count a run: its seconds, None for a failed one."""
         if self._tally is not None and self._role is not None and seconds is not None:
             self._tally.add_run(self._role.name, seconds)
-        if self._champion is not None:
+        if self._champion is None:
+            self.first_runs.record(failed=seconds is None)
+        else:
             expected_s = self._champion.predict_s(questions)
             self._note(opened=self._breaker.record_run(seconds, champion_s=expected_s))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from concurrent.futures import Future
 
 from model.contract.deployment.document import VariantName
 from service.api.requests import MAX_TIMEOUT_MS
@@ -43,6 +44,7 @@ class Variant:
         """`breaker` guards reads of histories. At most `max_waiting` requests wait for a batch."""
         self.model: LiveModel = loaded.model
         self._thread = loaded.thread
+        self._released: Future[None] | None = None
         self.monitor = Monitor(metrics)
         stuck_after_s = MAX_TIMEOUT_MS / 1000  # nobody waits for longer
         self.runner = EngineRunner(loaded.thread, stuck_after_s=stuck_after_s, on_run=self.monitor.ran)
@@ -92,10 +94,11 @@ class Variant:
             async with asyncio.timeout(within_s):
                 await self.batcher.close()
                 ended = True
-        released = asyncio.wrap_future(self._thread.submit(self.model.engine.release))
-        self.runner.close()
+        if self._released is None:  # the thread takes no calls after its end
+            self._released = self._thread.submit(self.model.engine.release)
+            self.runner.close()
         if ended:
-            await released
+            await asyncio.wrap_future(self._released)
         return ended
 
 

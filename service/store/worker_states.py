@@ -7,6 +7,7 @@ A worker renews its field every REPORT_EVERY_S seconds; a field that is older th
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,6 +73,18 @@ async def write_worker_state(client: Redis, state: WorkerState) -> None:
 async def remove_worker_state(client: Redis, worker: str) -> None:
     """Take a worker's state back: it ends. Raises RedisError or OSError."""
     await client.hdel(WORKERS, worker)
+
+
+async def remove_dead_workers(client: Redis, instance: str, *, runs: Callable[[int], bool]) -> None:
+    """Take back the states of an instance's workers that run no more, so that nobody waits for them.
+
+    `runs` tells whether a process of this machine does. Raises RedisError or OSError.
+    """
+    fields = await client.hgetall(WORKERS)
+    workers = [_text(name).rpartition(":") for name in fields]
+    dead = [f"{owner}:{pid}" for owner, _, pid in workers if owner == instance and pid.isdigit() and not runs(int(pid))]
+    if dead:
+        await client.hdel(WORKERS, *dead)
 
 
 async def read_worker_states(client: Redis, *, now_ms: int | None = None) -> list[WorkerState]:

@@ -7,7 +7,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from model.contract.deployment.live_scores import LiveScoresMalformed, read_live_scores
-from model.contract.deployment.live_sums import LiveScores
+from model.contract.deployment.live_sums import VERDICTS, LiveScores
 from service.telemetry import definitions
 from service.telemetry.definitions import CounterDefinition, GaugeDefinition
 
@@ -48,7 +48,8 @@ def _describe(scores: LiveScores) -> Iterator[Metric]:
         yield _make(definitions.TRIAL_E_VALUE, (((verdict,), e) for verdict, e in figures.e_values.items()))
         bounds = zip(("mean", "low", "high"), figures.difference or (), strict=False)
         yield _make(definitions.TRIAL_DIFFERENCE, (((bound,), value) for bound, value in bounds))
-    yield _make(definitions.TRIAL_VERDICTS, (((verdict,), count) for verdict, count in scores.verdicts.items()))
+    verdicts = dict.fromkeys(VERDICTS, 0) | scores.verdicts  # from 0 on: an increase does not see where a series begins
+    yield _make(definitions.TRIAL_VERDICTS, (((verdict,), count) for verdict, count in verdicts.items()))
     yield _make(definitions.JUDGE_LAG, [((), scores.lag_s)])
     yield _make(definitions.JUDGE_TIMESTAMP, [((), scores.at_s)])
 

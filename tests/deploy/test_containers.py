@@ -229,6 +229,15 @@ def test_archiver_runs_and_is_healthy_once_it_has_archived(describe: Start) -> N
         assert archiver.stop(process) == 0, archiver.log.read_text()
 
 
+def test_judge_runs_and_is_healthy_once_it_has_written(describe: Start) -> None:
+    """As the archiver; it writes its scores beside the bundles."""
+    judge = describe("judge")
+    assert not judge.is_healthy()
+    with judge.run() as process:
+        judge.wait_for(process, judge.is_healthy)
+        assert judge.stop(process) == 0, judge.log.read_text()
+
+
 def test_traffic_is_healthy_while_requests_go_well(
     describe: Start, service: tuple[Container, subprocess.Popen[bytes]]
 ) -> None:

@@ -19,6 +19,7 @@ from deploy.grafana import names
 from deploy.grafana.dashboard import COLUMNS, PATH, encode
 from deploy.grafana.prometheus import Prometheus, PrometheusFailed, fill_in, read_panels
 from deploy.grafana.units import write_value
+from service.telemetry.definitions import LIVE_SCORES
 from service.telemetry.exposition import DEPRECATED
 from service.telemetry.metrics import Metrics
 
@@ -51,11 +52,12 @@ def walk(node: Any) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def known_metrics(alert_rules: list[dict[str, Any]], recording_rules: list[dict[str, Any]]) -> set[str]:
     """Every sample's name that is not deprecated: the service's, the recorded ones, and Prometheus' own."""
-    assert len(alert_rules) == 21
+    assert len(alert_rules) == 23
     metrics = Metrics(event_types=["view"], model_version="v", routes=[("/x", "GET")])
     exposed = metrics.expose().decode()
     sampled = set(re.findall(r"^([a-z_]+)[{ ]", exposed, re.MULTILINE)) | {"nextitem_model_info", "nextitem_build_info"}
     sampled -= set(DEPRECATED.values())
+    sampled |= {definition.name for definition in LIVE_SCORES}  # exposed once a judge has written
     return sampled | {rule["record"] for rule in recording_rules} | {"up", "ALERTS"}
 
 
@@ -226,6 +228,7 @@ def test_the_data_source_is_chosen_and_the_provisioned_one_at_first() -> None:
         ("NextitemFallbacksHigh", names.FALLBACKS),
         ("NextitemOverloaded", names.SHED),
         ("NextitemModelStale", names.STALE_S),
+        ("NextitemJudgeSilent", names.JUDGE_SILENT_S),
         ("NextitemEventLoopSlow", names.LOOP_LAG_S),
         ("NextitemDescriptorsNearlyExhausted", names.DESCRIPTORS),
         ("NextitemClockSkew", names.SKEW_S),

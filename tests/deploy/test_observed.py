@@ -3,8 +3,10 @@
 The traffic is known to the last request and of every kind, an outage of the store included: an empty answer is a fault.
 """
 
+import json
 import math
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -28,6 +30,9 @@ from deploy.grafana.dashboard import PATH
 from deploy.grafana.names import FIRING
 from deploy.grafana.preview import MARK, render
 from deploy.grafana.prometheus import Prometheus, PrometheusFailed, fill_in, read_panels
+from model.contract.bundle import MANIFEST, locate_bundle
+from model.contract.deployment.changes import set_candidate
+from model.contract.deployment.writer import change_deployment
 from service.auth.key_file import SCOPES, create_key
 
 REPOSITORY = Path(__file__).parents[2]
@@ -133,14 +138,23 @@ def observed(require_tool: Callable[[str], str]) -> Iterator[tuple[Prometheus, T
                 f"sum(nextitem_recommendations_total) == {answers} and min(nextitem_store_durable) == 1"
             )
         )
+        # What the judge writes comes every few seconds.
+        _wait_for(lambda: prometheus.query("max(nextitem_trial_difference) >= 0"))
         time.sleep(2)
         yield prometheus, traffic, began_s
 
 
 @contextmanager
 def _serve(folder: Path) -> Iterator[str]:
-    """nextitem-serve with two workers and the embedded store; its address."""
-    options = f"--bundle {BUNDLE} --port 0 --workers 2 --history-length {HISTORY_LENGTH} --data-dir {folder / 'data'}"
+    """nextitem-serve with two workers, the embedded store, a judge and a candidate in shadow; its address."""
+    bundles = shutil.copytree(BUNDLE, folder / "bundles")
+    champion = locate_bundle(bundles)
+    candidate = shutil.copytree(champion, bundles / "20261123T101500-again")
+    manifest = json.loads((candidate / MANIFEST).read_bytes()) | {"version": candidate.name}
+    (candidate / MANIFEST).write_text(json.dumps(manifest))
+    change_deployment(bundles, set_candidate(candidate.name), action="candidate", by="test")
+    options = f"--bundle {bundles} --judge auto --port 0 --workers 2"
+    options += f" --history-length {HISTORY_LENGTH} --data-dir {folder / 'data'}"
     options += f" --keys-file {folder / 'keys.json'}"
     with (folder / "serve.log").open("w") as log:
         process = subprocess.Popen(

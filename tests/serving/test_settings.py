@@ -48,6 +48,7 @@ OTHERS = {
     "judge_rate": "3.5",
     "judge_types": "cart,a:b",
     "attribution_hours": "2",
+    "follow_s": "0",
     "drain_delay_s": "2.5",
     "log_level": "debug",
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.harness.console import say
 from benchmarks.harness.open_loop import Outcome, percentile
 from benchmarks.reliability.swaps.damage import DAMAGES, GRAPH_DAMAGES
-from benchmarks.reliability.swaps.runs import Run, corrupt_times, serving, swap_times, under_load
+from benchmarks.reliability.swaps.runs import WARM_UP_S, Run, corrupt_times, serving, swap_times, under_load
 
 ASKS, SENDS = 100.0, 20.0
 """A second."""
@@ -75,7 +75,7 @@ async def refuse_all(folder: Path, *, workers: int, times: int, good_every: int)
 
 def _latencies(outcomes: Sequence[Outcome]) -> tuple[float, float]:
     """The 99th percentile and the longest, in seconds."""
-    times_s = [outcome.latency_s for outcome in outcomes if outcome.label == "ask"]
+    times_s = [outcome.latency_s for outcome in outcomes if outcome.label == "ask" and outcome.at_s >= WARM_UP_S]
     return percentile(times_s, 0.99), max(times_s)
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -27,9 +27,21 @@ from model.contract.deployment.writer import change_deployment
 from service.embedded.server import EmbeddedStore
 
 PATIENCE_S: Final = 60.0
+WARM_UP_S: Final = 1.0
+"""Until caches are warm and connections open. Answers to questions of this time must be right, but may be slow."""
 PAUSE_S: Final = 0.5
 """Between two swaps."""
 _LOOK_S: Final = 0.05
+
+
+class Serving(Protocol):
+    """A service that runs, as far as a run needs to know it."""
+
+    url: str
+
+    @property
+    def process_id(self) -> int:
+        """The process that answers, or the supervisor of those that do."""
 
 
 @dataclass
@@ -67,15 +79,18 @@ async def serving(folder: Path, *, workers: int) -> AsyncIterator[tuple[ServiceP
 
 
 async def under_load(
-    service: ServiceProcess, act: Callable[[httpx.AsyncClient, Run], Awaitable[None]], *, asks: float, sends: float
+    service: Serving, act: Callable[[httpx.AsyncClient, Run], Awaitable[None]], *, asks: float, sends: float
 ) -> Run:
     """Ask and send while something is done; what came of both."""
     run, stop, url = Run(), asyncio.Event(), urlsplit(service.url)
-    shots = mix(asks=asks, sends=sends)
-    load = asyncio.create_task(fire(str(url.hostname), url.port or 0, shots, stop=stop, find_fault=find_mixture))
     limits = httpx.Limits(max_keepalive_connections=0)  # each question may meet another worker
     async with httpx.AsyncClient(base_url=service.url, limits=limits, timeout=30) as http:
+        # After the client, whose certificates take a fifth of a second to load.
+        load = asyncio.create_task(
+            fire(str(url.hostname), url.port or 0, mix(asks=asks, sends=sends), stop=stop, find_fault=find_mixture)
+        )
         try:
+            await asyncio.sleep(WARM_UP_S)
             await act(http, run)
             run.metrics = await read_metrics(http)
         finally:
@@ -84,7 +99,7 @@ async def under_load(
     return run
 
 
-async def swap_times(http: httpx.AsyncClient, run: Run, *, root: Path, service: ServiceProcess, times: int) -> None:
+async def swap_times(http: httpx.AsyncClient, run: Run, *, root: Path, service: Serving, times: int) -> None:
     """Make the other version the champion, so many times, and wait each time until all workers serve it."""
     workers = list_workers(service.process_id)
     for number in range(times):

@@ -25,6 +25,8 @@ time for it. gone: it left the log before it was read. capped: its user had enou
 champion was loaded. failed: the champion failed. damaged: the log or the history holds what the service did not write.
 """
 SKIPS: Final[tuple[Skip, ...]] = get_args(Skip)
+VERDICTS: Final = ("canary", "promote", "return")
+"""What the judge does to a deployment."""
 CUTOFF: Final = 10
 """The list that gains look at: HR@10 and NDCG@10."""
 
@@ -111,7 +113,7 @@ class LiveScores:
     """The trial's state, which service/trial reads and writes."""
     figures: TrialFigures | None = None
     verdicts: dict[str, int] = field(default_factory=dict)
-    """Verdicts that the judge applied."""
+    """Verdicts that the judge applied; one of VERDICTS that is missing was never applied."""
     refused: dict[str, str] = field(default_factory=dict)
     """Versions that the judge cannot load, and why."""
     loading: dict[str, int] = field(default_factory=dict)

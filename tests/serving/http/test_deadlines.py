@@ -86,7 +86,7 @@ def test_who_leaves_while_the_engine_is_busy_is_not_computed_for(make_client, st
         first = asyncio.create_task(client.http.post("/recommend", json={"items": ["i01"], "timeout_ms": 2000}))
         await asyncio.to_thread(stall.begun.wait, 10)
         second = asyncio.create_task(client.http.post("/recommend", json={"items": ["i01", "i02"], "timeout_ms": 2000}))
-        await until(lambda: not client.service.recommender._runner._thread._jobs.empty())
+        await until(lambda: not client.service.recommender.variants.champion.runner._thread._jobs.empty())
         second.cancel()
         await asyncio.sleep(0)
         stall.released.set()
@@ -196,7 +196,7 @@ def test_version_that_nobody_could_look_up_is_a_conflict(make_client, user, stal
 def test_model_that_is_stuck_is_not_waited_for(make_client, user, stall):
     """A run that nobody can wait for any more counts as no engine: answers are immediate, until it comes back."""
     client = make_client()
-    client.service.recommender._runner.stuck_after_s = 0.1
+    client.service.recommender.variants.champion.runner.stuck_after_s = 0.1
     stall.begin()
     client.send({"user_id": user, "item_id": "a/b"})
     assert client.recommend(user_id=user, timeout_ms=150)["degraded"] == "deadline"
@@ -216,7 +216,7 @@ def test_model_that_is_stuck_is_not_waited_for(make_client, user, stall):
 def test_model_that_is_stuck_does_not_keep_the_service_from_ending(make_client, stall):
     """Closing leaves the run behind, after the time that a request may take."""
     client = make_client()
-    client.service.recommender._runner.stuck_after_s = 0.1
+    client.service.recommender.variants.champion.runner.stuck_after_s = 0.1
     stall.begin()
     assert client.recommend(items=["i01"], timeout_ms=50)["degraded"] == "deadline"
     client.run(client.service.recommender.close())

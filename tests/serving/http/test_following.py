@@ -8,8 +8,10 @@ import signal
 import time
 import weakref
 
+import onnxruntime
 import pytest
 
+from benchmarks.harness.faulty_engine import inject_faults
 from benchmarks.reliability.swaps.traffic import copy_version, make_root
 from model.contract.atomic_files import write_whole
 from model.contract.bundle import point_current
@@ -21,6 +23,7 @@ from service.deployment.instance import Instance
 from service.deployment.probe import Verdict
 from service.deployment.refusals import RETRY_S, Retries
 from service.errors import ModelRefused
+from service.recommend.first_runs import LEAST_RUNS
 from service.store.worker_states import read_worker_states
 
 
@@ -125,8 +128,8 @@ def test_a_damaged_version_is_refused_until_it_is_whole(make_client, root, caplo
     missing = wait_for(client, lambda model: model["refused"]["code"] == "missing")["refused"]
     assert missing["since"] == refused["since"]
     network.write_bytes(whole)
-    model = wait_for(client, lambda model: model["version"] == "green")
-    assert (model["refused"], client.counts()["nextitem_model_refused"]) == (None, 0)
+    wait_for(client, lambda model: model["version"] == "green" and model["refused"] is None)
+    assert client.counts()["nextitem_model_refused"] == 0
     said = [record.fields["code"] for record in caplog.records if "cannot be used" in record.getMessage()]
     assert said == ["corrupt", "missing"]
 
@@ -192,7 +195,7 @@ def test_a_load_that_would_hold_up_answers_is_left_to_the_supervisor(make_client
     """One of several workers asks for all to be replaced, once; a worker that is alone loads in place."""
     sent = []
     monkeypatch.setattr(watcher, "probe", lambda *_given, **_named: Verdict(None, "", held_s=1.0))
-    monkeypatch.setattr(watcher.os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     client = make_client(bundle=root, follow_s=0.05)
     (tmp_path / "instance").mkdir()
     client.service.watcher._instance = Instance(tmp_path / "instance")
@@ -224,6 +227,72 @@ def test_the_store_knows_what_a_worker_serves(make_client, root):
         assert time.monotonic() < deadline
         client.run(asyncio.sleep(0.02))
     assert (state.generation, state.candidate, state.refused) == (1, None, None)
+
+
+@pytest.fixture
+def fault_file(tmp_path, monkeypatch):
+    """A file that says how the engines of this process fail from now on."""
+    monkeypatch.setattr(onnxruntime.InferenceSession, "run", onnxruntime.InferenceSession.run)  # as it is afterwards
+    inject_faults(tmp_path / "fault")
+    return tmp_path / "fault"
+
+
+def fail_at_once(client, root, fault_file, fault):
+    """Make blue the champion, and let its first runs fail."""
+    wait_for(client, lambda model: model["follows"])
+    deploy(root, use("blue", why="test"))
+    wait_for(client, lambda model: model["version"] == "blue" and model["generation"] == 1)
+    fault_file.write_text(fault)
+    for _ in range(LEAST_RUNS):
+        client.recommend(items=["blue-i01"])
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_champion_that_fails_at_once_is_returned_from(make_client, root, fault_file, caplog):
+    """The one before answers again, and the new one is not tried before somebody deploys anew."""
+    client = make_client(bundle=root, follow_s=0.05)
+    fail_at_once(client, root, fault_file, f"raise {LEAST_RUNS}")
+    model = wait_for(client, lambda model: model["refused"])
+    assert (model["version"], model["generation"], model["refused"]["version"]) == ("red", 0, "blue")
+    assert model["refused"]["code"] == client.service.reporter.describe().refused.code == "failing"
+    assert client.recommend(items=["red-i01"])["source"] == "model"
+    client.run(asyncio.sleep(RETRY_S[0] + 0.5))  # another refusal would have been tried again
+    assert client.get("/model").json()["version"] == "red"
+    counts = client.counts()
+    assert counts["nextitem_model_refused"] == counts['nextitem_model_reloads_total{result="refused"}'] == 1
+    assert (counts["nextitem_models_loaded"], counts["nextitem_deployment_generation"]) == (1, 0)
+    assert [r.fields["code"] for r in caplog.records if "cannot be used" in r.getMessage()] == ["failing"]
+    deploy(root, use("red", why="test"))
+    wait_for(client, lambda model: model["generation"] == 2 and model["refused"] is None)
+    deploy(root, use("blue", why="test"))
+    wait_for(client, lambda model: model["version"] == "blue")
+
+
+@pytest.mark.usefixtures("quick")
+def test_where_the_champion_before_fails_too_nothing_changes(make_client, root, fault_file, caplog):
+    """It is not the model then: the new one stays, and answers as soon as engines work."""
+    client = make_client(bundle=root, follow_s=0.05)
+    fail_at_once(client, root, fault_file, "raise")
+    deadline = time.monotonic() + 60
+    while not [record for record in caplog.records if "cannot be used again" in record.getMessage()]:
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.02))
+    fault_file.unlink()
+    assert client.recommend(items=["blue-i01"])["model"]["version"] == "blue"
+    assert client.get("/model").json()["refused"] is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_stray_current_is_named_once(make_client, root, caplog):
+    """Somebody wrote it as before there were deployments: it counts no more."""
+    client = make_client(bundle=root, follow_s=0.05)
+    deploy(root, use("blue", why="test"))
+    wait_for(client, lambda model: model["version"] == "blue")
+    point_current(root, "red")
+    client.run(asyncio.sleep(0.5))
+    said = [record.getMessage() for record in caplog.records if "`current` names" in record.getMessage()]
+    assert said == ["`current` names red, but deployment.json counts: blue answers"]
+    assert client.get("/model").json()["version"] == "blue"
 
 
 def test_a_refused_version_is_tried_ever_later():

@@ -147,6 +147,9 @@ def test_request_ids_are_ours_and_unique_otherwise(client, headers):
     assert uuid.UUID(first).version == 7
 
 
+CHANGES = ("use", "candidate", "share", "promote", "return", "rollback", "hold", "resume")
+
+
 @pytest.fixture(scope="module")
 def openapi(client):
     """The service's own description."""
@@ -173,6 +176,9 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
         ("/health/live", "get"): {"200"},
         ("/health/ready", "get"): {"200", "503"},
         ("/metrics", "get"): {"200", "401", "403"},
+        ("/models", "get"): let_in | {"404", "409", "422"},
+        ("/models/refresh", "post"): let_in | {"404", "422"},
+        **dict.fromkeys(((f"/models/{action}", "post") for action in CHANGES), let_in | read | {"404", "409"}),
     }
 
 

@@ -240,7 +240,7 @@ def test_dead_batcher_turns_readiness_red_and_answers_are_popular(make_client, u
     def fail(_size):
         raise ZeroDivisionError
 
-    client.service.recommender._batcher._observers = Observers(on_batch=fail)
+    client.service.recommender.variants.champion.batcher._observers = Observers(on_batch=fail)
     answer = client.recommend(user_id=user, items=["i01"])
     assert (answer["source"], answer["degraded"]) == ("popular", "engine_unavailable")
     ready = client.get("/health/ready")

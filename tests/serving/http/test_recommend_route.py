@@ -63,7 +63,7 @@ def test_answers_have_the_shape_of_the_contract(client, user):
     }
     assert [item["rank"] for item in answer["items"]] == [1, 2, 3]
     assert (answer["count"], answer["requested"]) == (3, 3)
-    assert answer["model"] == {"name": "tiny", "version": "20261121T101500-tiny"}
+    assert answer["model"] == {"name": "tiny", "version": "20261121T101500-tiny", "variant": "champion"}
     assert 0 < answer["took_ms"] < 10_000
     assert answer["recommendation_id"] != client.recommend(user_id=user)["recommendation_id"]
 

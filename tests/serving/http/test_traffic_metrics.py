@@ -95,7 +95,7 @@ def slow_engine(_client, monkeypatch):
 
 def busy_engine(client, _monkeypatch):
     """A model that another batch is using."""
-    client.service.recommender._runner._thread.submit(time.sleep, SLOW_S)
+    client.service.recommender.variants.champion.runner._thread.submit(time.sleep, SLOW_S)
 
 
 def late_version(client, monkeypatch):
@@ -145,7 +145,7 @@ def test_slow_body_is_part_of_encode(fresh):
 def test_stages_without_the_engine(fresh, user, monkeypatch):
     """With the batcher gone, answers still have their stages."""
     fresh.send({"user_id": user, "item_id": "i01"})
-    fresh.run(fresh.service.recommender._batcher.close())
+    fresh.run(fresh.service.recommender.variants.champion.batcher.close())
     slow_history(fresh, monkeypatch)
     assert fresh.recommend(user_id=user)["degraded"] == "engine_unavailable"
     spent = stages(fresh)

@@ -11,6 +11,7 @@ from service.store.worker_states import (
     Refused,
     WorkerState,
     read_worker_states,
+    remove_dead_workers,
     remove_worker_state,
     write_worker_state,
 )
@@ -44,7 +45,23 @@ def test_the_field_is_as_documented():
         "generation": 17,
         "champion": "red",
         "candidate": "blue",
+        "breaker_open": False,
         "refused": {"version": "green", "code": "golden", "since": "2026-11-23T00:00:00.000Z"},
         "at_ms": NOW_MS,
     }
     assert STATE.instance == "ab12"
+
+
+def test_the_dead_of_an_instance_are_forgotten(store_url, raw):
+    """Not the living, nor those of another instance, whose processes may run elsewhere."""
+
+    async def scenario():
+        async with Redis.from_url(store_url) as client:
+            for worker in ("ab12:77", "ab12:78", "cd34:77"):
+                await write_worker_state(client, WorkerState(worker, 1, "red", None, None, NOW_MS))
+            await remove_dead_workers(client, "ab12", runs=lambda pid: pid == 78)
+            left = [state.worker for state in await read_worker_states(client, now_ms=NOW_MS)]
+            assert left == ["ab12:78", "cd34:77"]
+        raw.delete(WORKERS)
+
+    asyncio.run(scenario())
