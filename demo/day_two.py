@@ -32,7 +32,7 @@ NIGHT_SHARE = 0.35
 """The share of what everybody is yet to rate that comes in overnight."""
 PAST_TYPE = "view"
 MIN_TRIALS = 300
-SETTLE_S, PROMOTION_S = 60.0, 10.0
+SETTLE_S, PROMOTION_S = 180.0, 10.0
 """How long the judge is waited for: it writes its figures every 5 s, and carries out its verdict soon after."""
 
 
@@ -120,7 +120,8 @@ def send_past(client: httpx.Client, past: Sequence[Sequence[Rating]]) -> None:
     deadline_s = time.monotonic() + SETTLE_S
     while not look(client).judged:
         if time.monotonic() > deadline_s:
-            raise DemoFailed(f"the judge has not begun after {SETTLE_S:.0f} s: see {FOLDER / 'service.log'}")
+            late = f"the judge has not begun after {SETTLE_S:.0f} s: it yields to all else on the machine"
+            raise DemoFailed(f"{late}. See {FOLDER / 'service.log'}, or try again when the machine is idle")
         time.sleep(0.25)
     with show_traffic("the past", sum(map(len, past))) as advance:
         for sent in send_histories(client, past, PAST_TYPE):
@@ -195,6 +196,7 @@ def await_promotion(client: httpx.Client, watching: Watching, course: Course, bu
         verdict = json.loads(read_journal(bundles).splitlines()[-1])
         e_value = 10 ** verdict["evidence"]["log10_e"]["better"]
         show(e_value)
+        course.look("on trial")
         course.close_trial(e_value)
     console.print(f"the judge: {verdict['why']}")
     console.print(f"{name_champion(client)} answers")

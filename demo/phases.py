@@ -72,7 +72,12 @@ class Evidence:
     def __call__(self, e_value: float) -> None:
         """Show an e-value. It may fall, too."""
         height = min(math.log(ENOUGH), max(0.0, math.log(max(e_value, 1e-9))))
-        self._progress.update(self._bar, completed=height, value=f"{e_value:.1f}" if e_value < 1000 else "over 1,000")
+        self._progress.update(self._bar, completed=height, value=_round(e_value))
+
+
+def _round(e_value: float) -> str:
+    """Two digits: the journal has no more of its logarithm."""
+    return f"{float(f'{e_value:.2g}'):,.{1 if e_value < 10 else 0}f}"
 
 
 @contextmanager

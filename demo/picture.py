@@ -99,7 +99,7 @@ def _draw_evidence(places: Sequence[_Place], enough: float) -> list[str]:
     x, value = points[-1]
     shapes.append(f'<polyline points="{path}" fill="none" stroke="#D55E00" stroke-width="2.5"/>')
     shapes += [f'<circle cx="{at:.1f}" cy="{rise(point):.1f}" r="4" fill="#D55E00"/>' for at, point in told]
-    return [*shapes, _write(f"{value:,.0f}", x + 8, rise(value) + 12, anchor="start", fill="#D55E00")]
+    return [*shapes, _write(f"{float(f'{value:.2g}'):,.0f}", x + 8, rise(value) + 12, anchor="start", fill="#D55E00")]
 
 
 def _rule(
