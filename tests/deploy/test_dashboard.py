@@ -15,6 +15,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from deploy.grafana import names
 from deploy.grafana.dashboard import COLUMNS, PATH, encode
@@ -296,5 +297,6 @@ def test_bars_end_where_a_series_does() -> None:
     axes = Figure().add_subplot()
     gone, stays = Series({}, [0.0, 10.0, 20.0], [0.0, 0.0, 0.0]), Series({}, [20.0, 30.0, 40.0], [0.0, 0.0, 0.0])
     draw_states(axes, panel, [("gone", gone), ("stays", stays)], (0.0, 45.0))
-    ends = [max(bar.get_x() + bar.get_width() for bar in axes.patches if round(bar.get_y()) == row) for row in (0, 1)]
+    bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+    ends = [max(bar.get_x() + bar.get_width() for bar in bars if round(bar.get_y()) == row) for row in (0, 1)]
     assert ends == [30.0, 45.0]
