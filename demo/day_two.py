@@ -76,7 +76,8 @@ def run(port: int, size: Size) -> None:
     write_log(past, FOLDER / "past.csv")
     train_first(FOLDER / "past.csv", runs / "first", bundles, size.first_s)
     phases.begin("Everybody's past, and a day like any other")
-    with serve(bundles, store, port, log, "--judge-rate", str(JUDGE_RATE), "--judge-types", "rating") as client:
+    judge = ("--judge", "auto", "--judge-rate", str(JUDGE_RATE), "--judge-types", "rating")
+    with serve(bundles, store, port, log, *judge) as client:
         send_past(client, past)
         course, watching = Course(client), Watching.begin(client, ratings, past, new)
         watching.sent = sum(map(len, past))

@@ -29,7 +29,8 @@ def test_a_second_day(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "demo.day_two", "--check", "--port", str(port)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("NEXTITEM_")}
+    environment = {**own, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     before, drifted, after = (float(value) for value in re.findall(r"live NDCG@10 ([0-9.]+),", done.stdout))
