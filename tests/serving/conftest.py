@@ -18,14 +18,6 @@ from service.store.event import Event, make_event
 NOW_MS = 1_763_719_498_123
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start the service as a process: the slow ones."""
-    for item in items:
-        if {"start_process", "start_once"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.starts_service)
-
-
 @pytest.fixture(autouse=True)
 def keep_logging() -> Iterator[None]:
     """A command that a test runs in this process sets up the log of the whole process: it is taken back."""
