@@ -266,4 +266,4 @@ def test_three_times_the_capacity(start_process):
         if (outcome.status, outcome.source, outcome.degraded) in refused
     ]
     assert len(refusals) >= CAPACITY * 5
-    assert percentile(refusals, 0.5) < 0.05
+    assert percentile(refusals, 0.5) < 0.1  # 5 ms on a quiet machine; the limit of a request is 300 ms

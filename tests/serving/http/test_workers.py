@@ -185,7 +185,7 @@ def test_a_model_that_does_not_load_replaces_nobody(start_process, bundles, faul
     assert process.wait() == 0
     said = [entry["message"] for entry in process.log if entry["level"] == "error"]
     assert "Workers were not replaced" in said
-    assert said.count(f"Version another cannot be used: {old} answers on") == 2
+    assert f"Version another cannot be used: {old} answers on" in said
 
 
 def test_the_only_worker_says_that_it_cannot_be_replaced(start_process, bundles):
