@@ -1,10 +1,16 @@
 """Files and folders that a crash leaves whole: written aside, synced, renamed. And files read without ever waiting."""
 
+import contextlib
 import errno
+import fcntl
 import os
 import stat
+import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+
+_LOCK_RETRY_S = 0.05
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
@@ -49,5 +55,27 @@ def sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def hold_lock(path: Path, *, patience_s: float) -> Iterator[None]:
+    """Hold a lock file, which is made where there is none. The kernel lets go of it when the process ends.
+
+    Raises BlockingIOError if somebody else holds it for `patience_s` seconds, and OSError.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        until_s = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until_s:
+                    raise
+                time.sleep(_LOCK_RETRY_S)
+        yield
     finally:
         os.close(descriptor)

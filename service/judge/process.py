@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import signal
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Final
 
 from redis.exceptions import RedisError
 
+from model.contract.atomic_files import hold_lock
 from model.contract.deployment.live_scores import LiveScoresMalformed, read_live_scores
 from model.contract.deployment.live_sums import LiveScores
 from service.errors import StartFailed
@@ -30,7 +29,6 @@ from service.store.connection import connect
 LOCK: Final = "judge.lock"
 LOCK_WAIT_S: Final = 5.0
 """How long to wait for the folder while the judge of a killed service still holds it."""
-_RETRY_S: Final = 0.05
 _NICENESS: Final = 19
 
 _log = logging.getLogger(__name__)
@@ -95,22 +93,11 @@ def _read_scores(root: Path) -> LiveScores:
 @contextlib.contextmanager
 def _hold(root: Path) -> Iterator[None]:
     """Hold the lock of a bundle folder's judge. Raises StartFailed if another one holds it for LOCK_WAIT_S."""
-    try:
-        descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StartFailed(f"the judge cannot write {root / LOCK}: {error.strerror}") from error
-    try:
-        until_s = time.monotonic() + LOCK_WAIT_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= until_s:
-                    raise StartFailed(
-                        f"another judge scores the models of {root}: there is one for a folder"
-                    ) from error
-                time.sleep(_RETRY_S)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(hold_lock(root / LOCK, patience_s=LOCK_WAIT_S))
+        except BlockingIOError as error:
+            raise StartFailed(f"another judge scores the models of {root}: there is one for a folder") from error
+        except OSError as error:
+            raise StartFailed(f"the judge cannot write {root / LOCK}: {error.strerror}") from error
         yield
-    finally:
-        os.close(descriptor)

@@ -5,17 +5,14 @@ the files that a crash left aside, and gives its own change the generation after
 """
 
 import contextlib
-import fcntl
-import os
 import secrets
-import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from model.contract.atomic_files import read_regular, write_whole
+from model.contract.atomic_files import hold_lock, read_regular, write_whole
 from model.contract.bundle import CURRENT, CURRENT_MAX_BYTES, open_bundle, point_current
 from model.contract.deployment import journal
 from model.contract.deployment.changes import Change
@@ -37,7 +34,6 @@ from model.contract.manifest import BundleError
 
 LOCK = ".deployment.lock"
 LOCK_PATIENCE_S = 10.0
-_RETRY_S = 0.05
 _NOBODY = Deployment(generation=0, champion="")
 """Stands where neither deployment.json nor `current` names a champion, until the first `use`."""
 
@@ -124,20 +120,12 @@ def hold_deployment(root: Path) -> Iterator[None]:
 
     Raises DeploymentConflict if somebody else holds it for LOCK_PATIENCE_S, and OSError.
     """
-    descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        until_s = time.monotonic() + LOCK_PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= until_s:
-                    raise DeploymentConflict("somebody else is changing this folder's deployment") from error
-                time.sleep(_RETRY_S)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(hold_lock(root / LOCK, patience_s=LOCK_PATIENCE_S))
+        except BlockingIOError as error:
+            raise DeploymentConflict("somebody else is changing this folder's deployment") from error
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _read(root: Path) -> tuple[Deployment, BundleError | None]:
