@@ -132,6 +132,21 @@ def test_events_that_find_no_store_are_sent_again(monkeypatch):
     assert not statuses
 
 
+def test_a_degraded_answer_is_asked_for_again(monkeypatch):
+    """A few times; the last one is given to whoever verifies it."""
+    monkeypatch.setattr(replay, "AGAIN_S", 0.0)
+    reasons = ["store_unavailable", "model_timeout", None, *["store_unavailable"] * replay.TRIES]
+
+    def answer(_):
+        return httpx.Response(200, json={"degraded": reasons.pop(0)})
+
+    with httpx.Client(base_url="http://service", transport=httpx.MockTransport(answer)) as client:
+        assert replay.ask(client, "u")["degraded"] is None
+        assert len(reasons) == replay.TRIES
+        assert replay.ask(client, "u")["degraded"] == "store_unavailable"
+    assert not reasons
+
+
 def test_the_course_of_a_day_is_split_and_drawn():
     """Each look but those without news adds a part; the picture has each phase, its points and the evidence."""
     pages = iter([(0, 0, 1), (500, 50, 1), (500, 50, 1), (900, 66, 4), (1400, 136, 25)])

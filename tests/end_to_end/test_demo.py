@@ -59,6 +59,7 @@ def test_true_answer_passes():
         ({"items": [*make_answer()["items"][:9], {"item_id": "x", "score": 99.0, "rank": 10}]}, "ranked by score"),
         ({"items": [*make_answer()["items"][:9], {"item_id": "x", "score": 1.0, "rank": 11}]}, "counts its ranks"),
         ({"history": {"version": 1, "length": 1}}, "whole history"),
+        ({"history": None}, "whole history"),
     ],
 )
 def test_false_answer_is_found(changes, words):
