@@ -17,7 +17,15 @@ from pathlib import Path
 from benchmarks.harness.console import say
 from benchmarks.harness.open_loop import Outcome, percentile
 from benchmarks.reliability.swaps.damage import DAMAGES, GRAPH_DAMAGES
-from benchmarks.reliability.swaps.runs import WARM_UP_S, Run, corrupt_times, serving, swap_times, under_load
+from benchmarks.reliability.swaps.runs import (
+    WARM_UP_S,
+    Run,
+    corrupt_times,
+    look_times,
+    serving,
+    swap_times,
+    under_load,
+)
 
 ASKS, SENDS = 100.0, 20.0
 """A second."""
@@ -37,7 +45,9 @@ async def compare_swaps(folder: Path, *, workers: int, times: int) -> bool:
             service, partial(swap_times, root=root, service=service, times=times), asks=ASKS, sends=SENDS
         )
         seconds = max(outcome.at_s for outcome in run.outcomes)
-        control = await under_load(service, lambda _http, _run: asyncio.sleep(seconds), asks=ASKS, sends=SENDS)
+        control = await under_load(
+            service, partial(look_times, service=service, took_s=run.took_s), asks=ASKS, sends=SENDS
+        )
     (p99_s, longest_s), (calm_p99_s, calm_longest_s) = _latencies(run.outcomes), _latencies(control.outcomes)
     late_s = percentile([outcome.late_s for outcome in run.outcomes], 0.99)
     tenth = run.resident_mib[min(9, len(run.resident_mib) - 1)]

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from benchmarks.harness.bundles import seal
-from benchmarks.harness.open_loop import Outcome, fire
+from benchmarks.harness.load_process import firing
+from benchmarks.harness.open_loop import Outcome
 from benchmarks.harness.processes import ServiceProcess
 from benchmarks.reliability.soak.memory import sample
 from benchmarks.reliability.swaps.damage import Damage
@@ -81,21 +82,15 @@ async def serving(folder: Path, *, workers: int) -> AsyncIterator[tuple[ServiceP
 async def under_load(
     service: Serving, act: Callable[[httpx.AsyncClient, Run], Awaitable[None]], *, asks: float, sends: float
 ) -> Run:
-    """Ask and send while something is done; what came of both."""
-    run, stop, url = Run(), asyncio.Event(), urlsplit(service.url)
+    """Ask and send, from a process of its own, while something is done; what came of both."""
+    run, url = Run(), urlsplit(service.url)
     limits = httpx.Limits(max_keepalive_connections=0)  # each question may meet another worker
     async with httpx.AsyncClient(base_url=service.url, limits=limits, timeout=30) as http:
-        # After the client, whose certificates take a fifth of a second to load.
-        load = asyncio.create_task(
-            fire(str(url.hostname), url.port or 0, mix(asks=asks, sends=sends), stop=stop, find_fault=find_mixture)
-        )
-        try:
+        load = firing(str(url.hostname), url.port or 0, partial(mix, asks=asks, sends=sends), find_mixture)
+        async with load as run.outcomes:
             await asyncio.sleep(WARM_UP_S)
             await act(http, run)
             run.metrics = await read_metrics(http)
-        finally:
-            stop.set()
-            run.outcomes = await load
     return run
 
 
@@ -108,7 +103,17 @@ async def swap_times(http: httpx.AsyncClient, run: Run, *, root: Path, service: 
         deployment = await change(root, version)
         await await_that(partial(_serves, http, deployment.generation))
         run.took_s.append(time.monotonic() - began_s)
-        run.resident_mib.append(max(sample(pid, at_s=0.0).resident_mib for pid in workers))
+        run.resident_mib.append(_read_largest(workers))
+        await asyncio.sleep(PAUSE_S)
+
+
+async def look_times(http: httpx.AsyncClient, run: Run, *, service: Serving, took_s: Sequence[float]) -> None:
+    """The control: look at the service as often and as long as `swap_times` did, and change nothing."""
+    workers = list_workers(service.process_id)
+    for seconds in took_s:
+        run.took_s.append(seconds)
+        await await_that(partial(_passed, http, time.monotonic() + seconds))
+        run.resident_mib.append(_read_largest(workers))
         await asyncio.sleep(PAUSE_S)
 
 
@@ -150,6 +155,15 @@ async def change(root: Path, version: str) -> Deployment:
 
 async def _serves(http: httpx.AsyncClient, generation: int) -> bool:
     return (await read_metrics(http)).get("nextitem_deployment_generation") == generation
+
+
+async def _passed(http: httpx.AsyncClient, until_s: float) -> bool:
+    await read_metrics(http)
+    return time.monotonic() >= until_s
+
+
+def _read_largest(workers: Sequence[int]) -> float:
+    return max(sample(pid, at_s=0.0).resident_mib for pid in workers)
 
 
 async def _refuses(http: httpx.AsyncClient, run: Run, version: str) -> bool:
