@@ -47,7 +47,7 @@ def _limit_memory(limit: int) -> None:
 def _try(request: Mapping[str, Any]) -> dict[str, Any]:
     from service.inference.model import load_model  # noqa: PLC0415 - after the limits
 
-    held_s = 0.0
+    held_s: float | None = None
     try:
         try:
             bundle = inherit_bundle(
@@ -74,7 +74,7 @@ def _try(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse(code: str, sentence: str) -> dict[str, Any]:
-    return {"code": code, "sentence": sentence, "provider": "", "held_s": 0.0}
+    return {"code": code, "sentence": sentence, "provider": "", "held_s": None}
 
 
 def _ran_out_of_memory(error: BaseException | None) -> bool:
