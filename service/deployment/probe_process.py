@@ -40,8 +40,10 @@ def main() -> None:
 
 def _limit_memory(limit: int) -> None:
     """Private memory that is written to; address space that a GPU's driver only reserves does not count."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)  # only root may raise it
+    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _try(request: Mapping[str, Any]) -> dict[str, Any]:

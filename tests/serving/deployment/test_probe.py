@@ -82,6 +82,18 @@ def test_a_graph_that_eats_the_memory_is_refused(tmp_path):
         assert probe(SETTINGS, bundle).code == "memory"
 
 
+@pytest.mark.parametrize(("limit", "soft"), [(1 << 32, 1 << 32), (1 << 34, 1 << 33)])
+def test_the_limit_of_memory_stays_below_that_of_the_service(limit, soft):
+    """A service whose own limit nobody but root may raise, as systemd sets it: the probe still gets one."""
+    words = (
+        "import resource as r; from service.deployment.probe_process import _limit_memory; "
+        "r.setrlimit(r.RLIMIT_DATA, (1 << 33, 1 << 33)); "
+        f"_limit_memory({limit}); print(*r.getrlimit(r.RLIMIT_DATA))"
+    )
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(soft), str(1 << 33)]
+
+
 def test_damaged_bundles_are_refused(tmp_path):
     """Forty of them, each by a code of its own kind, and none is taken."""
     root, draw, codes = make_root(tmp_path / "bundles"), random.Random(5), set()  # noqa: S311 - as above
