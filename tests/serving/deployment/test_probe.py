@@ -49,6 +49,7 @@ def test_a_good_bundle_is_measured(opened):
     verdict = probe(SETTINGS, opened, measures=True)
     verdict.require()
     assert verdict.provider == "CPUExecutionProvider"
+    assert verdict.held_s is not None
     assert 0 <= verdict.held_s < 60
 
 

@@ -249,7 +249,7 @@ def test_a_candidate_whose_load_would_hold_up_answers_comes_with_new_workers(
     answers = [new.recommend(user_id=f"u{number}", items=["red-i01", "blue-i01"]) for number in range(20)]
     assert {answer["model"]["version"] for answer in answers} == {"red", "blue"}
     assert "Serving the candidate" not in " ".join(caplog.messages)
-    assert len(sent) == 1
+    assert [number for _, number in sent].count(signal.SIGHUP) == 1
 
 
 def test_a_worker_that_is_alone_loads_its_candidate_in_place(make_client, root, monkeypatch, caplog):
