@@ -18,7 +18,7 @@ from service.auth.guard import AuthGuard
 from service.deployment.followed import Followed
 from service.deployment.instance import Instance
 from service.deployment.reporter import Reporter
-from service.deployment.startup import load_first
+from service.deployment.startup import load_candidate, load_first
 from service.deployment.swap import Swapper, describe_model
 from service.deployment.tally_writer import TallyWriter
 from service.deployment.watcher import Watcher
@@ -86,11 +86,13 @@ def create_app(
         raise StartFailed("redis_url is missing: the embedded store is started by nextitem-serve only")
     instance = Instance.from_environment()
     loaded = loaded or load_first(settings, instance.book)
+    candidate = load_candidate(settings, instance.book, loaded.model)
     docs = settings.docs or settings.is_local
     routers = (*ROUTERS, make_pages(docs=docs))
     service = _make_service(
         settings,
         loaded,
+        candidate,
         instance=instance,
         client=connect(settings.redis_url, password_file=settings.redis_password_file),
         metrics=_make_metrics(settings, loaded.model, [*_list_routes(routers), *([(OPENAPI, "GET")] if docs else ())]),
@@ -110,13 +112,13 @@ def _make_metrics(settings: Settings, model: LiveModel, routes: Sequence[tuple[s
     )
     metrics.built(version=version("nextitem"), onnxruntime=RUNTIME_VERSION)
     describe_model(metrics, model)
-    metrics.model.models_loaded(1)
     return metrics
 
 
 def _make_service(
     settings: Settings,
     loaded: Loaded,
+    candidate: Loaded | None,
     *,
     instance: Instance,
     client: Redis,
@@ -128,7 +130,6 @@ def _make_service(
         history_length=settings.history_length,
         idle_ms=settings.history_days * DAY_MS,
         durability=settings.durability,
-        reads_events=loaded.model.reads_events,
         observe=metrics.store_called,
         on_error=metrics.store_failed,
     )
@@ -140,11 +141,14 @@ def _make_service(
         max_batch=settings.max_batch,
         max_waiting=settings.queue_limit,
     )
-    recommender = Recommender(
-        Variants(generation=0, champion=make_variant(loaded)),
-        metrics=metrics,
-        max_version_waiters=settings.version_waiter_limit,
+    variants = Variants(
+        generation=0,
+        champion=make_variant(loaded),
+        candidate=None if candidate is None else make_variant(candidate),
     )
+    store.reads_events = variants.read_events
+    metrics.model.models_loaded(len(variants.all))
+    recommender = Recommender(variants, metrics=metrics, max_version_waiters=settings.version_waiter_limit)
     health = Health(store=store, recommender=recommender, workers_missing=workers_missing)
     watcher: Watcher | None = None
     reporter = Reporter(

@@ -31,7 +31,8 @@ from training.retrain.champion import find_champion
 from training.retrain.held_out import HeldOut, count_new, hold_out
 from training.retrain.history_gain import measure_history_gain
 from training.retrain.offline_trial import CANDIDATE, CHAMPION, Gains, Graph, answer_questions, judge
-from training.retrain.retrain import Order, retrain
+from training.retrain.order import Order
+from training.retrain.retrain import retrain
 from training.retrain.training import Job, Start, choose_start, shorten, train_measured
 from training.retrain.warm_start import STARTS
 from training.runs.evaluate import print_note

@@ -60,12 +60,12 @@ def sync_folder(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def hold_lock(path: Path, *, patience_s: float) -> Iterator[None]:
-    """Hold a lock file, which is made where there is none. The kernel lets go of it when the process ends.
+def hold_lock(path: Path, *, patience_s: float, mode: int = 0o644) -> Iterator[None]:
+    """Hold a lock file, which is made with `mode` where there is none. The kernel lets go of it when the process ends.
 
     Raises BlockingIOError if somebody else holds it for `patience_s` seconds, and OSError.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
     try:
         until_s = time.monotonic() + patience_s
         while True:

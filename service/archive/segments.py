@@ -7,12 +7,11 @@ Small neighbouring segments are merged into one. The merged segment is on disk b
 segment whose ids lie within another segment's is left from an interrupted merge, and is a duplicate.
 """
 
-import fcntl
+import contextlib
 import hashlib
 import os
 import re
 import secrets
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Final, Self
 
 import orjson
 
-from model.contract.atomic_files import write_whole
+from model.contract.atomic_files import hold_lock, write_whole
 from model.contract.event_archive import (
     EVENT_KEY,
     EntryId,
@@ -45,7 +44,6 @@ IDENTITY = "id"
 
 _PARTIAL = re.compile(r"\..*\.partial")
 _MODE: Final = 0o600
-_POLL_S: Final = 0.1
 
 
 class SegmentDamaged(StartFailed):
@@ -68,48 +66,34 @@ class Archive:
     """The folder of segments; one process may write to it at a time. Use it as a context. Raises StartFailed."""
 
     def __init__(self, folder: Path, *, lock_wait_s: float = 0.0) -> None:
+        """`lock_wait_s` is how long to wait while another process ends."""
         self._folder = folder
         self._lock_wait_s = lock_wait_s
-        self._lock = -1
+        self._held = contextlib.ExitStack()
+        """The lock."""
         self._segments: dict[int, list[Segment]] = {}
         """By partition, in the order of their ids."""
         self._digests: defaultdict[int, dict[str, str]] = defaultdict(dict)
         """Of segments that were written and are not listed yet."""
 
     def __enter__(self) -> Self:
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, _MODE)
-            self._take_lock()
-            if self._folder.stat().st_uid == os.geteuid():  # else it is for its owner to say who may look
-                self._folder.chmod(0o700)
-        except OSError as error:
-            self._unlock()
-            if isinstance(error, BlockingIOError):
+        with contextlib.ExitStack() as held:
+            try:
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                held.enter_context(hold_lock(self._folder / LOCK, patience_s=self._lock_wait_s, mode=_MODE))
+                if self._folder.stat().st_uid == os.geteuid():  # else it is for its owner to say who may look
+                    self._folder.chmod(0o700)
+            except BlockingIOError as error:
                 raise FolderBusy(f"another process archives to {self._folder}: run one archiver per folder") from error
-            raise StartFailed(f"the archive cannot use {self._folder}: {error.strerror}") from error
+            except OSError as error:
+                raise StartFailed(f"the archive cannot use {self._folder}: {error.strerror}") from error
+            self._held = held.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._unlock()
-
-    def _take_lock(self) -> None:
-        """Wait for the lock while another process ends. Raises BlockingIOError after `lock_wait_s`."""
-        deadline_s = time.monotonic() + self._lock_wait_s
-        while True:
-            try:
-                return fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline_s:
-                    raise
-                time.sleep(_POLL_S)
-
-    def _unlock(self) -> None:
-        if self._lock != -1:
-            os.close(self._lock)
-            self._lock = -1
+        self._held.close()
 
     @property
     def folder(self) -> Path:

@@ -62,12 +62,12 @@ def open_current(settings: Settings) -> OpenBundle:
         raise refuse_bundle(error) from error
 
 
-def try_bundle(settings: Settings, bundle: OpenBundle, book: ProbeBook, *, measures: bool = False) -> Verdict:
+def try_bundle(settings: Settings, bundle: OpenBundle, book: ProbeBook) -> Verdict:
     """What a probe of this bundle finds, or has found."""
     with book.take_turn():
         verdict = book.find(bundle, since_s=0.0)
         if verdict is None:
-            verdict = probe(settings, bundle, measures=measures)
+            verdict = probe(settings, bundle)
             book.note(bundle, verdict)
         return verdict
 
@@ -86,22 +86,28 @@ def open_first(settings: Settings, book: ProbeBook) -> tuple[OpenBundle, Verdict
     deployment = read_followed(settings.bundle)
     if deployment is None:
         bundle = open_current(settings)
-        verdict = try_bundle(settings, bundle, book)
-        verdict.require()
-        return bundle, verdict
+        return bundle, _require(settings, bundle, book)
     first: ModelRefused | None = None
     for version, found in open_choices(settings, deployment):
         try:
             if isinstance(found, ModelRefused):
                 raise found
-            verdict = try_bundle(settings, found, book)
-            verdict.require()
+            return found, _require(settings, found, book)
         except ModelRefused as refusal:
             log_refusal(version, refusal)
             first = first or refusal
-        else:
-            return found, verdict
     raise first or StartFailed("the deployment names no version")
+
+
+def _require(settings: Settings, bundle: OpenBundle, book: ProbeBook) -> Verdict:
+    """The verdict on a bundle that can be used. One that cannot is closed, and raises ModelRefused."""
+    try:
+        verdict = try_bundle(settings, bundle, book)
+        verdict.require()
+    except ModelRefused:
+        bundle.close()
+        raise
+    return verdict
 
 
 def log_refusal(version: str, refusal: ModelRefused) -> None:

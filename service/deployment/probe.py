@@ -26,6 +26,7 @@ TIME_LIMIT_S: Final = 600.0
 MEMORY_BASE_BYTES: Final = 1 << 30
 MEMORY_SHARE: Final = 0.9
 """Highest share of the machine's or the container's memory for a probe."""
+MOST_DOUBLINGS: Final = 6
 MOST_KEPT: Final = 64
 """Verdicts that a worker without a folder keeps."""
 _LOAD_LOCK: Final = "load.lock"
@@ -42,8 +43,8 @@ class Verdict:
     code: str | None
     sentence: str
     provider: str = ""
-    held_s: float = 0.0
-    """The longest time that the load held the GIL, 0 if it was not measured."""
+    held_s: float | None = None
+    """The longest time that the load held the GIL, None if it was not measured."""
     files: str = ""
     """State of the bundle's files when it was tried."""
     at_s: float = 0.0
@@ -75,13 +76,17 @@ def probe(
         },
     }
     files, at_s = describe_files(bundle), time.monotonic()
-    process = subprocess.Popen(  # noqa: S603 - this interpreter, with our own words
-        [sys.executable, "-P", "-c", _START, json.dumps(sys.path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        pass_fds=tuple(bundle.descriptors.values()),
-    )
+    try:
+        process = subprocess.Popen(  # noqa: S603 - this interpreter, with our own words
+            [sys.executable, "-P", "-c", _START, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=tuple(bundle.descriptors.values()),
+        )
+    except OSError as error:  # no memory, processes or files left: the machine's fault, and tried again soon
+        why = f"a process that tries the bundle could not be started: {error.strerror}"
+        return Verdict("memory", why, files=files, at_s=at_s)
     try:
         output, complaint = process.communicate(json.dumps(request).encode(), timeout=time_limit_s)
     except subprocess.TimeoutExpired:
@@ -149,12 +154,17 @@ class ProbeBook:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def find(self, bundle: OpenBundle, *, since_s: float) -> Verdict | None:
-        """A verdict that still holds: a good one on these files, or a bad one that was found after `since_s`."""
+    def find(self, bundle: OpenBundle, *, since_s: float, measured: bool = False) -> Verdict | None:
+        """A verdict that still holds: a good one on these files, or a bad one that was found after `since_s`.
+
+        With `measured`, a good one must say how long the load held the GIL.
+        """
         verdict = self._read(bundle)
         if verdict is None or verdict.files != describe_files(bundle):
             return None
-        return verdict if verdict.code is None or verdict.at_s > since_s else None
+        if verdict.code is None:
+            return None if measured and verdict.held_s is None else verdict
+        return verdict if verdict.at_s > since_s else None
 
     def note(self, bundle: OpenBundle, verdict: Verdict) -> None:
         """Share a verdict. What cannot be written is found out again."""
@@ -167,17 +177,21 @@ class ProbeBook:
             write_whole(self._locate(self._folder, bundle), json.dumps(asdict(verdict)).encode())
 
     def claim(self, name: str, *, every_s: float) -> bool:
-        """Whether this worker is the first to ask for something within `every_s`; then it should do it for all."""
+        """Whether this worker is the first to ask for something within `every_s`; then it should do it for all.
+
+        The time doubles with each claim, up to 64-fold: what asking did not bring about it hardly will.
+        """
         if self._folder is None:
             return True
-        path = self._folder / f"{name}.claim"
+        path = self._folder / f"{name}.claim"  # a byte for each claim
         with (self._folder / "claims.lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime < every_s:
+            with contextlib.suppress(FileNotFoundError):
+                last = path.stat()
+                if time.time() - last.st_mtime < every_s * 2 ** min(last.st_size - 1, MOST_DOUBLINGS):
                     return False
-            path.touch()
-            os.utime(path)
+            with path.open("ab") as claims:
+                claims.write(b".")
         return True
 
     def _read(self, bundle: OpenBundle) -> Verdict | None:

@@ -40,14 +40,16 @@ def main() -> None:
 
 def _limit_memory(limit: int) -> None:
     """Private memory that is written to; address space that a GPU's driver only reserves does not count."""
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)  # only root may raise it
+    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _try(request: Mapping[str, Any]) -> dict[str, Any]:
     from service.inference.model import load_model  # noqa: PLC0415 - after the limits
 
-    held_s = 0.0
+    held_s: float | None = None
     try:
         try:
             bundle = inherit_bundle(
@@ -74,7 +76,7 @@ def _try(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refuse(code: str, sentence: str) -> dict[str, Any]:
-    return {"code": code, "sentence": sentence, "provider": "", "held_s": 0.0}
+    return {"code": code, "sentence": sentence, "provider": "", "held_s": None}
 
 
 def _ran_out_of_memory(error: BaseException | None) -> bool:

@@ -1,13 +1,29 @@
-"""What a worker serves when it starts: the champion, or else the newest earlier version that can be used."""
+"""What a worker serves when it starts: the champion, or else the newest earlier version that can be used.
+
+And the candidate, where loading it later would hold up answers.
+"""
 
 import logging
+import math
+import time
+from dataclasses import replace
 
 from model.contract.bundle import OpenBundle
 from model.contract.deployment.document import Deployment
-from service.deployment.choices import list_choices, log_refusal, open_choices, read_followed, try_bundle
+from service.deployment.candidate import is_version
+from service.deployment.choices import (
+    list_choices,
+    log_refusal,
+    open_choices,
+    open_version,
+    read_followed,
+    try_bundle,
+)
 from service.deployment.probe import ProbeBook
+from service.deployment.replacement import holds_up_answers
 from service.errors import ModelRefused, StartFailed
 from service.inference.loading import Loaded, load_configured
+from service.inference.model import LiveModel
 from service.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -59,3 +75,44 @@ def _load(settings: Settings, book: ProbeBook, found: OpenBundle | ModelRefused,
         if tries:
             try_bundle(settings, found, book).require()
         return load_configured(settings, found)
+
+
+def load_candidate(settings: Settings, book: ProbeBook, champion: LiveModel) -> Loaded | None:
+    """Load the candidate in canary beside this champion, where a load in a worker that answers would hold it up.
+
+    None for all others, which are loaded once the worker serves. It is loaded only if the instance's workers have tried
+    it and found it good: a start waits for no trial. Whatever is wrong with it, the worker starts without it.
+    """
+    try:
+        deployment = read_followed(settings.bundle)
+    except StartFailed:
+        return None  # the watcher says so
+    version = None if deployment is None or deployment.mode != "canary" else deployment.candidate
+    if deployment is None or version is None or not is_version(champion, deployment.champion, deployment):
+        return None
+    try:
+        with book.take_turn(), open_version(settings.bundle, version, pin=deployment.digests.get(version)) as bundle:
+            return _load_tried(settings, book, bundle)
+    except ModelRefused as refusal:
+        log_refusal(version, refusal)
+        return None
+
+
+def _load_tried(settings: Settings, book: ProbeBook, bundle: OpenBundle) -> Loaded | None:
+    """Load a bundle that was found good and holds up answers. Raises ModelRefused.
+
+    While it loads, the book has it crashed. So where it ends this worker, the next one starts without it.
+    """
+    good = book.find(bundle, since_s=math.inf)
+    if good is None or not holds_up_answers(good):
+        return None
+    ended = replace(good, code="crashed", sentence="a worker that loaded it ended", at_s=time.monotonic())
+    book.note(bundle, ended)
+    try:
+        loaded = load_configured(settings, bundle)
+    except StartFailed as error:
+        refusal = error if isinstance(error, ModelRefused) else ModelRefused("engine", str(error))
+        book.note(bundle, replace(ended, code=refusal.code, sentence=str(refusal)))
+        raise refusal from error
+    book.note(bundle, good)
+    return loaded

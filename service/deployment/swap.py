@@ -53,7 +53,9 @@ class Swapper:
         self._store = store
         self._metrics = metrics
         self._make_variant = make_variant
-        self._engines: weakref.WeakSet[Engine] = weakref.WeakSet([recommender.variants.champion.model.engine])
+        self._engines: weakref.WeakSet[Engine] = weakref.WeakSet(
+            variant.model.engine for variant in recommender.variants.all
+        )
 
     def swap(
         self, bundle: OpenBundle, deployment: Deployment, *, began_s: float, loop: asyncio.AbstractEventLoop
@@ -176,13 +178,13 @@ class Swapper:
             self._store.reads_events = self._recommender.variants.read_events
 
         left = [variant for variant in before.pop().all if variant not in self._recommender.variants.all]
-        for variant in left:
-            closing = variant.close(within_s=variant.runner.stuck_after_s)
+        engines = [weakref.ref(variant.model.engine) for variant in left]
+        while left:
+            closing = left[-1].close(within_s=left[-1].runner.stuck_after_s)
             if not asyncio.run_coroutine_threadsafe(closing, loop).result():
                 _log.error("A model was left behind: its last run does not end")
+            left.pop()
         call(loop, finish)
-        engines = [weakref.ref(variant.model.engine) for variant in left]
-        del left, variant
         if any(engine() is not None for engine in engines):
             gc.collect()  # none is expected to be part of a cycle, but a traceback may hold one
         give_back_memory()

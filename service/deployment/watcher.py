@@ -6,9 +6,7 @@ what should serve with what this worker serves: not with what changed on disk, w
 
 import asyncio
 import logging
-import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +22,7 @@ from service.deployment.followed import Followed
 from service.deployment.instance import Instance
 from service.deployment.probe import Verdict, probe
 from service.deployment.refusals import Retries, describe_folder
+from service.deployment.replacement import leave_to_new_workers
 from service.deployment.return_to_last import ReturnToLast
 from service.deployment.swap import Swapper
 from service.errors import ModelRefused, StartFailed
@@ -32,12 +31,8 @@ from service.recommend.recommender import Recommender
 from service.settings import Settings
 from service.telemetry.metrics import Metrics
 
-MAX_PAUSE_S: Final = 0.05
-"""If loading a model holds the GIL for longer, several workers are replaced one by one instead."""
 JITTER: Final = 0.2
 """Share by which the time between two looks varies, so that workers do not all look at once."""
-ASK_EVERY_S: Final = 60.0
-"""How long the supervisor has to replace the workers before it is asked again."""
 TOLD_EVERY_S: Final = 0.5
 """How often a worker that follows nothing sees whether another one was told to look."""
 
@@ -130,7 +125,8 @@ class Watcher:
         else:
             pause_s = TOLD_EVERY_S
         woken = self._woken.wait(pause_s)
-        self._woken.clear()
+        if woken:  # else one that comes now would be lost
+            self._woken.clear()
         told_ns = self._instance.last_told_ns()
         told, self._told_ns = told_ns != self._told_ns, told_ns
         return woken or told
@@ -185,15 +181,17 @@ class Watcher:
     def _change(self, deployment: Deployment) -> None:
         """Try the champion, and swap it in. Raises StartFailed."""
         tried_s, self._tried_s = self._tried_s, time.monotonic()
-        version, loop = deployment.champion, self._require_loop()
+        version, loop, workers = deployment.champion, self._require_loop(), self._settings.workers
         pin = deployment.digests.get(version)
         with self._instance.book.take_turn(), open_version(self._root, version, pin=pin) as bundle:
             if self._stopped or self._leaving():
                 return
             if bundle.digest != self._recommender.variants.champion.model.digest:
                 verdict = self._try(bundle, since_s=tried_s)
-                if verdict.held_s > MAX_PAUSE_S and self._instance.has_supervisor:
-                    self._ask_for_others(deployment, verdict)
+                if leave_to_new_workers(
+                    self._instance, verdict, version=version, generation=deployment.generation, workers=workers
+                ):
+                    self._retries.delay()
                     return
                 self._candidate.withdraw(loop=loop)  # two models at most
                 place = self._return.describe(deployment, self._folder_name)
@@ -222,23 +220,14 @@ class Watcher:
         return (deployment.generation, version, describe_folder(self._root / version))
 
     def _try(self, bundle: OpenBundle, *, since_s: float) -> Verdict:
-        verdict = self._instance.book.find(bundle, since_s=since_s)
+        """What a probe finds. Where there are others to load it, how long a load holds the GIL, too."""
+        measures = self._instance.has_supervisor
+        verdict = self._instance.book.find(bundle, since_s=since_s, measured=measures)
         if verdict is None:
-            verdict = probe(self._settings, bundle, measures=self._instance.has_supervisor)
+            verdict = probe(self._settings, bundle, measures=measures)
             self._instance.book.note(bundle, verdict)
         verdict.require()
         return verdict
-
-    def _ask_for_others(self, deployment: Deployment, verdict: Verdict) -> None:
-        """Have the supervisor replace the workers: a load here would hold up the answers."""
-        self._retries.delay()
-        if self._instance.book.claim(f"replace-{deployment.generation}", every_s=ASK_EVERY_S):
-            _log.info(
-                "Loading version %s would hold up answers: asking for the workers to be replaced one by one",
-                deployment.champion,
-                extra={"fields": {"seconds": round(verdict.held_s, 3)}},
-            )
-            os.kill(os.getppid(), signal.SIGHUP)
 
     def _settle(self, deployment: Deployment, *, changed: bool) -> None:
         """What should serve serves."""

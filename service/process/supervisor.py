@@ -195,7 +195,7 @@ class Supervisor:
                 self._begin_rollout()
             return
         if self._stopping:
-            return  # at most one extra model in memory at a time
+            return  # the models of at most one extra worker in memory at a time
         rollout = self._rollout
         if not rollout.slots:
             self._rollout = None

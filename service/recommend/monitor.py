@@ -30,6 +30,10 @@ class Monitor:
         """Count for this role from now on; without a tally, not at all."""
         self._role, self._tally, self._champion = role, tally, champion
 
+    def end(self) -> None:
+        """Count nothing against the candidate from now on: it is closed, and answers no more, whoever still asks."""
+        self._champion = None
+
     def ran(self, questions: int, seconds: float | None) -> None:
         """Count a run: its seconds, None for a failed one."""
         if self._tally is not None and self._role is not None and seconds is not None:

@@ -89,6 +89,7 @@ class Variant:
 
         False if they take longer: a hanging run is abandoned, and the engine is freed when it ends.
         """
+        self.monitor.end()
         ended = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):

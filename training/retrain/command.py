@@ -2,15 +2,15 @@
 
 import argparse
 import contextlib
-import fcntl
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 
+from model.contract.atomic_files import hold_lock
 from training.errors import RunError, TrainingError
 from training.fit.interrupt import Interrupt
-from training.retrain.retrain import Order, Outcome, Stopped, retrain
+from training.retrain.order import Order, Outcome, Stopped
+from training.retrain.retrain import retrain
 
 LOCK = "retrain.lock"
 INTERRUPTED = 130
@@ -38,7 +38,7 @@ def run_retrain(options: argparse.Namespace) -> int:
         dry_run=options.dry_run,
         replace=options.replace,
     )
-    with hold_lock(order), Interrupt() as interrupt:
+    with hold_runs(order), Interrupt() as interrupt:
         try:
             if options.every is None:
                 return _say(retrain(order, stop=interrupt.is_asked, announce=_note)).code
@@ -49,7 +49,7 @@ def run_retrain(options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def hold_lock(order: Order) -> Iterator[None]:
+def hold_runs(order: Order) -> Iterator[None]:
     """Hold the runs' folder for the one retraining that is under way; a dry run needs no lock, and writes none.
 
     Raises RunError if another process holds it.
@@ -57,16 +57,13 @@ def hold_lock(order: Order) -> Iterator[None]:
     if order.dry_run:
         yield
         return
-    order.runs.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(order.runs / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
+    with contextlib.ExitStack() as held:
+        order.runs.mkdir(parents=True, exist_ok=True)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.enter_context(hold_lock(order.runs / LOCK, patience_s=0.0))
         except BlockingIOError as error:
             raise RunError(f"another retraining is under way: it holds {order.runs / LOCK}") from error
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _repeat(order: Order, every_s: float, stop: Callable[[], bool]) -> None:
@@ -77,10 +74,15 @@ def _repeat(order: Order, every_s: float, stop: Callable[[], bool]) -> None:
             _say(retrain(order, stop=stop, announce=_note))
         except TrainingError as error:
             _note(str(error))
-        while time.monotonic() < next_s:
+        except OSError as error:  # a full disk, a folder that cannot be read for a while
+            _note(f"{error.filename or 'input or output'}: {error.strerror or error}")
+        while True:  # a retraining that took longer than `every_s` must not hide a signal
             if stop():
                 raise Stopped
-            time.sleep(min(_LOOK_S, max(0.0, next_s - time.monotonic())))
+            left_s = next_s - time.monotonic()
+            if left_s <= 0:
+                break
+            time.sleep(min(_LOOK_S, left_s))
 
 
 def _say(outcome: Outcome) -> Outcome:

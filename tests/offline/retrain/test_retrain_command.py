@@ -1,23 +1,27 @@
 """`nextitem-train retrain`: from a log to a candidate, or to a reason why not."""
 
+import errno
 import fcntl
 import json
 import shutil
 import signal
+import time
 
 import numpy as np
 import pytest
 
 from model.contract.bundle import read_bundle
 from model.contract.deployment.changes import promote
+from model.contract.deployment.document import DeploymentRefused
 from model.contract.deployment.journal import read_journal
 from model.contract.deployment.writer import change_deployment
 from training.cli import main
 from training.errors import TrainingError
 from training.fit.interrupt import Interrupt
-from training.retrain import command, retrain
+from training.retrain import command, retrain, retraining
 from training.retrain.champion import find_champion
-from training.retrain.retrain import Outcome
+from training.retrain.order import Outcome
+from training.runs.run import Run
 
 
 @pytest.fixture
@@ -160,16 +164,51 @@ def test_every_goes_on_until_a_signal(call, archive, monkeypatch):
     def fail_once(*_, **__):
         rounds.append(1)
         if len(rounds) == 1:
-            raise TrainingError("the disk is full")
-        if len(rounds) == 3:
+            raise TrainingError("the log is malformed")
+        if len(rounds) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device", "runs/retrain")
+        if len(rounds) == 4:
             signal.raise_signal(signal.SIGTERM)
         return Outcome(0, "nothing to learn")
 
     monkeypatch.setattr(command, "retrain", fail_once)
     code, out, err = call(archive, "--every", "0.01s")
-    assert (code, len(rounds)) == (143, 3)
-    assert "the disk is full" in err
+    assert (code, len(rounds)) == (143, 4)
+    assert "the log is malformed" in err
+    assert "runs/retrain: No space left on device" in err
     assert out.count("nothing to learn") == 2
+
+
+def test_a_signal_ends_rounds_that_take_longer_than_their_period(call, archive, monkeypatch):
+    """No further one begins, though none of them leaves any time to wait."""
+    rounds = []
+
+    def overrun(*_, **__):
+        rounds.append(1)
+        time.sleep(0.05)
+        signal.raise_signal(signal.SIGTERM)
+        return Outcome(0, "nothing to learn")
+
+    monkeypatch.setattr(command, "retrain", overrun)
+    code, _, _ = call(archive, "--every", "0.01s")
+    assert (code, len(rounds)) == (143, 1)
+
+
+@pytest.mark.parametrize("failing", ["write_report", "change_deployment"])
+def test_the_run_of_a_bundle_that_was_written_stays(call, place, archive, monkeypatch, failing):
+    """Whatever fails after that: without the run, nobody could begin where that version ended."""
+
+    def fail(*_, **__):
+        raise DeploymentRefused("why") if failing == "change_deployment" else OSError(errno.ENOSPC, "why")
+
+    monkeypatch.setattr(retraining, failing, fail)
+    code, out, err = call(archive)
+    assert code in (1, 2), out + err
+    assert "why" in err
+    [written] = {path.name for path in place.bundles.iterdir() if path.is_dir()} - {place.deployment.champion}
+    assert place.deployment.candidate == (None if failing == "change_deployment" else written)
+    [run] = place.runs.glob("retrain-*/whole")
+    assert Run(run).read_versions() == [written]
 
 
 def test_stop_leaves_nothing_behind(call, place, archive, monkeypatch):

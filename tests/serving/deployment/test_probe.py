@@ -1,5 +1,6 @@
 """Bundles tried in a process of their own, and what is remembered of that."""
 
+import errno
 import json
 import os
 import random
@@ -48,6 +49,7 @@ def test_a_good_bundle_is_measured(opened):
     verdict = probe(SETTINGS, opened, measures=True)
     verdict.require()
     assert verdict.provider == "CPUExecutionProvider"
+    assert verdict.held_s is not None
     assert 0 <= verdict.held_s < 60
 
 
@@ -79,6 +81,18 @@ def test_a_graph_that_eats_the_memory_is_refused(tmp_path):
     eat_memory(copy_version(root, "red", "eating"), random.Random(1))  # noqa: S311 - the same damage each time
     with open_bundle(root / "eating") as bundle:
         assert probe(SETTINGS, bundle).code == "memory"
+
+
+@pytest.mark.parametrize(("limit", "soft"), [(1 << 32, 1 << 32), (1 << 34, 1 << 33)])
+def test_the_limit_of_memory_stays_below_that_of_the_service(limit, soft):
+    """A service whose own limit nobody but root may raise, as systemd sets it: the probe still gets one."""
+    words = (
+        "import resource as r; from service.deployment.probe_process import _limit_memory; "
+        "r.setrlimit(r.RLIMIT_DATA, (1 << 33, 1 << 33)); "
+        f"_limit_memory({limit}); print(*r.getrlimit(r.RLIMIT_DATA))"
+    )
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(soft), str(1 << 33)]
 
 
 def test_damaged_bundles_are_refused(tmp_path):
@@ -122,6 +136,31 @@ def test_verdicts_are_shared_while_the_files_stay(tmp_path, shared):
         assert book.find(bundle, since_s=0.0) is None
 
 
+def test_a_verdict_without_a_measure_is_no_answer_to_who_needs_one(tmp_path, opened):
+    """A worker's start tries without measuring: a later swap in place must not take that for no hold at all."""
+    book = ProbeBook(tmp_path)
+    unmeasured = Verdict(None, "", "CPU", files=probes.describe_files(opened))
+    book.note(opened, unmeasured)
+    assert book.find(opened, since_s=0.0) == unmeasured
+    assert book.find(opened, since_s=0.0, measured=True) is None
+    bad = Verdict("golden", "why", files=probes.describe_files(opened), at_s=1.0)
+    book.note(opened, bad)
+    assert book.find(opened, since_s=0.0, measured=True) == bad
+    assert probe(SETTINGS, opened).held_s is None
+
+
+def test_a_probe_that_cannot_be_started_is_a_refusal(opened, monkeypatch):
+    """The machine has no memory or process left: the worker goes on, and tries again."""
+
+    def fail(*_given, **_named):
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", fail)
+    verdict = probe(SETTINGS, opened)
+    assert (verdict.code, verdict.files) == ("memory", probes.describe_files(opened))
+    assert os.strerror(errno.EAGAIN) in verdict.sentence
+
+
 def test_one_of_several_workers_asks_for_all(tmp_path):
     """Within the time, the second need not; a worker that is alone always does."""
     first, second = ProbeBook(tmp_path), ProbeBook(tmp_path)
@@ -129,6 +168,27 @@ def test_one_of_several_workers_asks_for_all(tmp_path):
     assert second.claim("replace-2", every_s=60)
     assert second.claim("replace-1", every_s=0)
     assert ProbeBook(None).claim("replace-1", every_s=60)
+
+
+def test_who_asks_in_vain_asks_ever_more_rarely(tmp_path):
+    """After one, two, four times the time: workers that are replaced again and again have cold caches."""
+    book = ProbeBook(tmp_path)
+    waits = []
+    for _ in range(9):
+        assert book.claim("replace-1", every_s=60)
+        waits.append(next(wait for wait in range(1, 10) if can_claim_after(tmp_path, 60 * 2 ** (wait - 1) + 1)))
+    assert waits == [1, 2, 3, 4, 5, 6, 7, 7, 7]
+
+
+def can_claim_after(folder, seconds):
+    """Whether a claim could be made if the last one was so many seconds ago, which it is from now on."""
+    path = folder / "replace-1.claim"
+    content, then_s = path.read_bytes(), time.time() - seconds
+    os.utime(path, (then_s, then_s))
+    claimed = ProbeBook(folder).claim("replace-1", every_s=60)
+    path.write_bytes(content)
+    os.utime(path, (then_s, then_s))
+    return claimed
 
 
 def test_the_supervisor_imports_no_runtime():

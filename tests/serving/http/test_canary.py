@@ -198,6 +198,25 @@ def test_a_candidate_that_is_returned_is_freed_and_a_refused_one_harms_nobody(st
     assert (stored["candidate"].answers, stored["candidate"].failures) == (assigned, 0)
 
 
+def test_who_waits_counts_nothing_against_a_candidate_that_is_withdrawn(start, bundles):
+    """A request that waits for its history asks it again and again: that it answers no more is not its failure."""
+    client = start(0.5)
+    names = (f"waits-{number}" for number in range(100))
+    now = read_deployment(bundles)
+    user = next(name for name in names if assign(name, salt=now.salt, share=now.share) == "candidate")
+
+    async def ask():
+        request = {"user_id": user, "min_history_version": 1, "timeout_ms": 2000}
+        waiting = asyncio.create_task(client.http.post("/recommend", json=request))
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(deploy, bundles, return_candidate())
+        return await waiting
+
+    assert client.run(ask()).json()["type"] == "urn:nextitem:problem:history-version"
+    assert client.service.recommender.variants.candidate is None
+    assert client.counts()["nextitem_variant_breakers_opened_total"] == 0
+
+
 @pytest.mark.parametrize("kind", ["raises", "nan", "slow"])
 def test_a_candidate_that_fails_degrades_nobody_and_is_taken_out_of_use(start, bundles, kind):
     """Within seconds; until then, and from then on, the champion answers its users. It is counted and told."""
@@ -314,6 +333,30 @@ def test_workers_agree_and_so_do_those_that_come_later(start_process, bundles):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     await_agreement(process, bundles)
+
+
+def test_a_candidate_that_would_hold_up_answers_comes_with_new_workers(start_process, bundles, hooked):
+    """Both workers are replaced, once, and all are answered; none loads it while it answers, nor does a later one."""
+    (hooked / "held_s").write_text("0.298")
+    process = start_process("--workers", "2", "--bundle", str(bundles), "--follow-s", "0.2")
+    first = process.workers()
+    deploy(bundles, set_candidate(CANDIDATE, mode="canary", share=0.2))
+    deadline = time.monotonic() + 180
+    while len(workers := process.workers()) != 2 or workers & first:
+        assert time.monotonic() < deadline
+        assert httpx.post(f"{process.url}/recommend", json={"items": ["i01"]}, timeout=60).status_code == 200
+    await_agreement(process, bundles)
+    os.kill(min(workers), signal.SIGKILL)
+    await_agreement(process, bundles)
+    while len(process.workers()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    await_agreement(process, bundles)
+    process.close()
+    said = [entry["message"] for entry in process.log]
+    assert said.count(f"Workers are replaced one by one: loading {CANDIDATE} holds the interpreter 298 ms") == 1
+    assert sum(message.startswith("All workers were replaced") for message in said) == 1
+    assert not [message for message in said if message.startswith("Serving the candidate")]
 
 
 def await_agreement(process, bundles):

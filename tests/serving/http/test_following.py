@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import json
+import logging
 import os
 import signal
+import threading
 import time
 import weakref
 
@@ -19,8 +21,9 @@ from model.contract.deployment.changes import set_candidate, use
 from model.contract.deployment.document import DEPLOYMENT
 from model.contract.deployment.writer import change_deployment
 from service.deployment import watcher
+from service.deployment.choices import open_version
 from service.deployment.instance import Instance
-from service.deployment.probe import Verdict
+from service.deployment.probe import Verdict, describe_files
 from service.deployment.refusals import RETRY_S, Retries
 from service.errors import ModelRefused
 from service.recommend.first_runs import LEAST_RUNS
@@ -209,6 +212,82 @@ def test_a_load_that_would_hold_up_answers_is_left_to_the_supervisor(make_client
     assert client.get("/model").json()["version"] == "red"
     client.service.watcher._instance = Instance()
     wait_for(client, lambda model: model["version"] == "blue")
+
+
+def test_a_candidate_whose_load_would_hold_up_answers_comes_with_new_workers(
+    make_client, root, tmp_path, monkeypatch, caplog
+):
+    """This worker asks for them once, and the champion answers; a new one has it before it takes requests."""
+    caplog.set_level(logging.INFO)
+    sent = []
+    monkeypatch.setattr(watcher, "probe", lambda *_given, **_named: Verdict(None, "", held_s=0.298))
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    (tmp_path / "instance").mkdir()
+    instance = Instance(tmp_path / "instance")
+    monkeypatch.setattr(Instance, "from_environment", lambda: instance)
+    client = make_client(bundle=root, follow_s=0.05)
+    deployment = deploy(root, set_candidate("blue", mode="canary", share=0.5))
+    deadline = time.monotonic() + 30
+    while not sent:
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.02))
+    client.run(asyncio.sleep(1.5))  # it is not asked again at the next try
+    assert sent == [(os.getppid(), signal.SIGHUP)]
+    said = "Workers are replaced one by one: loading blue holds the interpreter 298 ms"
+    assert caplog.messages.count(said) == 1
+    model = client.get("/model").json()
+    assert (model["version"], model["candidate"]["in_use"], model["refused"]) == ("red", False, None)
+    answers = [client.recommend(user_id=f"u{number}", items=["red-i01"]) for number in range(20)]
+    assert {answer["model"]["version"] for answer in answers} == {"red"}
+
+    with open_version(root, "blue", pin=None) as bundle:
+        instance.book.note(bundle, Verdict(None, "", held_s=0.298, files=describe_files(bundle)))
+    new = make_client(bundle=root, follow_s=0.05)
+    assert new.service.recommender.variants.candidate.version == "blue"
+    wait_for(new, lambda model: model["generation"] == deployment.generation and model["candidate"]["in_use"])
+    assert new.counts()["nextitem_models_loaded"] == 2
+    answers = [new.recommend(user_id=f"u{number}", items=["red-i01", "blue-i01"]) for number in range(20)]
+    assert {answer["model"]["version"] for answer in answers} == {"red", "blue"}
+    assert "Serving the candidate" not in " ".join(caplog.messages)
+    assert [number for _, number in sent].count(signal.SIGHUP) == 1
+
+
+def test_a_worker_that_is_alone_loads_its_candidate_in_place(make_client, root, monkeypatch, caplog):
+    """There is nobody to replace it: the log says for how long the loop stood."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(watcher, "probe", lambda *_given, **_named: Verdict(None, "", held_s=0.298))
+    client = make_client(bundle=root, follow_s=0.05)
+    deploy(root, set_candidate("blue", mode="canary", share=0.5))
+    wait_for(client, lambda model: model["candidate"] and model["candidate"]["in_use"])
+    [loaded] = [record for record in caplog.records if record.getMessage().startswith("Serving the candidate")]
+    assert loaded.fields["loop_stood_s"] >= 0
+
+
+def test_without_a_candidate_there_is_none_to_withdraw(make_client, root):
+    """Nothing is closed, and the champion answers on."""
+    client = make_client(bundle=root, follow_s=0.05)
+    wait_for(client, lambda model: model["follows"])
+    swapper, loop = client.service.watcher._swapper, client.service.watcher._loop
+    client.run(asyncio.to_thread(swapper.withdraw, loop=loop))
+    assert client.recommend(items=["red-i01"])["model"]["version"] == "red"
+
+
+def test_a_wake_that_comes_as_the_wait_ends_is_not_lost(make_client, root):
+    """SIGHUP or POST /models/refresh at that moment is acted on at the next look."""
+    client = make_client(bundle=root, follow_s=0)
+    client.service.watcher.stop()
+
+    class LateEvent(threading.Event):
+        """Is set just after a wait has ended without it."""
+
+        def wait(self, timeout=None):
+            del timeout
+            woken = self.is_set()
+            self.set()
+            return woken
+
+    client.service.watcher._woken = LateEvent()
+    assert [client.service.watcher._wait() for _ in range(2)] == [False, True]
 
 
 @pytest.mark.usefixtures("quick")
