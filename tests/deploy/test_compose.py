@@ -184,6 +184,14 @@ def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
     assert f"the service has {grace[1]} s" in (REPOSITORY / "docs" / "how-to" / "compose.md").read_text()
 
 
+def test_connections_outlive_the_worker_that_they_wait_for(stacks: dict[str, dict[str, Any]]) -> None:
+    """The service alone has workers that share a port: there a closed socket hands over its queue, nothing else is set."""
+    services = stacks["plain"]["services"]
+    told = {name: service["sysctls"] for name, service in services.items() if service.get("sysctls")}
+    assert told == {"service": {"net.ipv4.tcp_migrate_req": "1"}}
+    assert int(services["service"]["environment"]["NEXTITEM_WORKERS"]) > 1
+
+
 def test_trainer_is_stopped_as_in_a_terminal(stacks: dict[str, dict[str, Any]]) -> None:
     """The signal reaches the training, which is a process below the container's first, and it has time to save."""
     trainer = stacks["plain"]["services"]["trainer"]
