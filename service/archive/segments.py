@@ -1,7 +1,8 @@
 """The archive's folder: segments with the events that left the store's log (model/contract/event_archive.py).
 
 `<partition>.sha256` lists the segments for `sha256sum -c`. `<partition>.erased.json` lists the erasures that the
-segments went through. Files are written atomically and private.
+segments went through. Files are written atomically and private, but that the folder's group may be let in to read the
+segments: a trainer may be another user.
 
 Small neighbouring segments are merged into one. The merged segment is on disk before its sources are deleted. So a
 segment whose ids lie within another segment's is left from an interrupted merge, and is a duplicate.
@@ -12,6 +13,7 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -45,6 +47,7 @@ IDENTITY = "id"
 
 _PARTIAL = re.compile(r"\..*\.partial")
 _MODE: Final = 0o600
+_READ_BY_GROUP: Final = 0o040
 _POLL_S: Final = 0.1
 
 
@@ -67,9 +70,11 @@ class FolderBusy(FolderRefused):
 class Archive:
     """The folder of segments; one process may write to it at a time. Use it as a context. Raises StartFailed."""
 
-    def __init__(self, folder: Path, *, lock_wait_s: float = 0.0) -> None:
+    def __init__(self, folder: Path, *, lock_wait_s: float = 0.0, group_access: bool = False) -> None:
         self._folder = folder
         self._lock_wait_s = lock_wait_s
+        self._folder_mode = 0o750 if group_access else 0o700
+        self._segment_mode = _MODE | (_READ_BY_GROUP if group_access else 0)
         self._lock = -1
         self._segments: dict[int, list[Segment]] = {}
         """By partition, in the order of their ids."""
@@ -82,7 +87,8 @@ class Archive:
             self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT, _MODE)
             self._take_lock()
             if self._folder.stat().st_uid == os.geteuid():  # else it is for its owner to say who may look
-                self._folder.chmod(0o700)
+                self._folder.chmod(self._folder_mode)
+                self._set_modes()
         except OSError as error:
             self._unlock()
             if isinstance(error, BlockingIOError):
@@ -94,6 +100,13 @@ class Archive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._unlock()
+
+    def _set_modes(self) -> None:
+        """Let the group in to the segments that are there, or out, as was said this time. The lock is held."""
+        for path in filter(parse_segment, self._folder.iterdir()):
+            found = path.stat()
+            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != self._segment_mode:
+                path.chmod(self._segment_mode)
 
     def _take_lock(self) -> None:
         """Wait for the lock while another process ends. Raises BlockingIOError after `lock_wait_s`."""
@@ -268,7 +281,7 @@ class Archive:
         return damaged
 
     def _put(self, segment: Segment, packed: bytes) -> None:
-        write_whole(segment.path, packed, mode=_MODE)
+        write_whole(segment.path, packed, mode=self._segment_mode)
         self._digests[segment.partition][segment.path.name] = hashlib.sha256(packed).hexdigest()
 
 
