@@ -4,6 +4,7 @@ A model that does not beat popularity is neither published nor kept: the next st
 """
 
 import argparse
+import fcntl
 import functools
 import hashlib
 import json
@@ -52,7 +53,7 @@ def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool
     why = "you asked for it" if fresh else find_weakness(run)
     if run.exists() and why:
         console.print(f"The model of an earlier start is dropped and another one trained: {why}.")
-        shutil.rmtree(run)
+        _drop(run)
     items = ("--items", str(data / ITEMS))
     train("fit", str(recipe), "--data", str(data / LOG), *items, "--out", str(run), "--resume")
     weakness = find_weakness(run)
@@ -64,6 +65,16 @@ def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool
     head(3, "Publish the bundle")
     train("publish", str(run), "--out", str(bundles), *items)
     return run
+
+
+def _drop(run: Path) -> None:
+    """Remove a run. Raises DemoFailed while a training writes to it, which holds its lock."""
+    with (run / "fit.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DemoFailed(f"another training is under way in {run}: stop it first, or wait for it") from error
+        shutil.rmtree(run)
 
 
 def find_weakness(run: Path) -> str | None:

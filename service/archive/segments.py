@@ -26,6 +26,7 @@ import orjson
 from model.contract.atomic_files import write_whole
 from model.contract.event_archive import (
     EVENT_KEY,
+    LOCK,
     EntryId,
     Segment,
     group_merged,
@@ -39,7 +40,6 @@ from service.archive.merge_plan import plan_merges
 from service.archive.tombstones import Erased, drop_erased
 from service.errors import StartFailed
 
-LOCK = "archive.lock"
 STORE = "store"
 """Names the store whose log is here."""
 IDENTITY = "id"

@@ -2,6 +2,7 @@
 
 ```
 RUNS/retrain.lock              held by the one retraining that is under way
+     last-round.json           with --every: how the last round ended
      retrain-TIME/measured     the run without the newest events, which the offline trial judges
                  /whole        its refit on all events, which is published
                  /report.md, report.png, retrain.json
@@ -30,6 +31,7 @@ from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
 from training.baselines.catalogue import make_baseline
 from training.baselines.neighbours import gather_sessions
+from training.data.archive import is_new_archive
 from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.items import read_items
@@ -99,8 +101,8 @@ class Stopped(Exception):
 def retrain(order: Order, *, stop: Callable[[], bool], announce: Callable[[str], None]) -> Outcome:
     """Retrain once. Raises TrainingError for what stands in the way, and Stopped; then nothing is published."""
     champion = find_champion(order.bundle, order.runs)
-    if champion.deployment.candidate and not order.replace:
-        return Outcome(0, _say_busy(champion.deployment))
+    if pause := _find_pause(order, champion):
+        return Outcome(0, pause)
     recipe = choose_recipe(champion, order.recipe, order.settings)
     start = choose_start(order.start, champion, recipe)
     log = read_log(order.data, recipe.data, base=order.base)
@@ -126,6 +128,13 @@ def retrain(order: Order, *, stop: Callable[[], bool], announce: Callable[[str],
         if not (folder / REPORT).is_file():
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _find_pause(order: Order, champion: Champion) -> str | None:
+    """Why there is nothing to do before the log is read, or None."""
+    if champion.deployment.candidate and not order.replace:
+        return _say_busy(champion.deployment)
+    return f"nothing to learn: {order.data} holds no event yet" if is_new_archive(order.data) else None
 
 
 @dataclass(frozen=True)
