@@ -11,7 +11,11 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[2]
 ONE_SHOT = {"init", "trainer"}
-SERVICES = sorted(ONE_SHOT | {"valkey", "service", "archiver", "judge", "traffic", "prometheus", "grafana"})
+"""They do their work and end."""
+PROFILES = {"traffic": "traffic", "retrainer": "retrain"}
+"""Services that only run where their profile is asked for."""
+SERVICES = sorted(ONE_SHOT | PROFILES.keys() | {"valkey", "service", "archiver", "judge", "prometheus", "grafana"})
+ALL_PROFILES = ",".join(sorted(set(PROFILES.values())))
 FILES = {"plain": ["docker-compose.yml"], "gpu": ["docker-compose.yml", "docker-compose.gpu.yml"]}
 
 Service = dict[str, Any]
@@ -103,7 +107,7 @@ def ran_once(service: Service) -> bool:
 @pytest.fixture(scope="module")
 def stacks(configure: Configure) -> dict[str, dict[str, Any]]:
     """The whole configuration without and with the GPU file."""
-    return {name: configure(*files) for name, files in FILES.items()}
+    return {name: configure(*files, COMPOSE_PROFILES=ALL_PROFILES) for name, files in FILES.items()}
 
 
 @pytest.mark.parametrize("stack", FILES)
@@ -144,14 +148,16 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
         "service": {"valkey": "healthy", "trainer": "completed_successfully"},
         "archiver": {"valkey": "healthy"},
         "judge": {"valkey": "healthy", "trainer": "completed_successfully"},
+        "retrainer": {"archiver": "healthy", "trainer": "completed_successfully"},
         "traffic": {"service": "healthy"},
         "grafana": {"prometheus": "healthy"},
     }
-    # The service's own is in its image; the archiver's and the judge's must not be that one, which asks for a port.
+    # The service's own is in its image; those of its image's other containers must not be that one: it asks for a port.
     assert {name for name, service in services.items() if "test" in service.get("healthcheck", {})} == {
         "valkey",
         "archiver",
         "judge",
+        "retrainer",
         "traffic",
         "prometheus",
         "grafana",
@@ -159,7 +165,7 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
 
 
 def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
-    """Only service, archiver and judge reach the store, no network leads out, and one-shot work has none."""
+    """Only service, archiver and judge reach the store, no network leads out, and who prepares or trains has none."""
     services, networks = stacks["plain"]["services"], stacks["plain"]["networks"]
     members = {
         network: {name for name in services if network in services[name].get("networks", {})} for network in networks
@@ -170,7 +176,7 @@ def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
     }
     assert networks["store"]["internal"] is True
     assert networks["edge"]["driver_opts"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
-    assert {name for name in services if services[name].get("network_mode") == "none"} == ONE_SHOT
+    assert {name for name in services if services[name].get("network_mode") == "none"} == ONE_SHOT | {"retrainer"}
 
 
 def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
@@ -185,7 +191,7 @@ def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
 
 
 def test_connections_outlive_the_worker_that_they_wait_for(stacks: dict[str, dict[str, Any]]) -> None:
-    """The service alone has workers that share a port: there a closed socket hands over its queue, nothing else is set."""
+    """The service alone has workers that share a port: there a closed socket hands over its queue."""
     services = stacks["plain"]["services"]
     told = {name: service["sysctls"] for name, service in services.items() if service.get("sysctls")}
     assert told == {"service": {"net.ipv4.tcp_migrate_req": "1"}}
@@ -210,6 +216,7 @@ def test_threads_are_counted_by_the_container_s_processors(stacks: dict[str, dic
     both = {"OMP_NUM_THREADS": 2, "OPENBLAS_NUM_THREADS": 2, "POLARS_MAX_THREADS": 2}
     assert {name: threads for name, threads in told.items() if threads} == {
         "trainer": both,
+        "retrainer": both,
         "traffic": both,
         "service": {"OPENBLAS_NUM_THREADS": 1},
         "archiver": {"OPENBLAS_NUM_THREADS": 1},
@@ -231,9 +238,18 @@ def test_ports_are_those_of_the_readme_and_move(configure: Configure) -> None:
     assert published(SERVICE_PORT="8080")["service"] == "8080"
 
 
-def test_traffic_can_be_switched_off(configure: Configure) -> None:
-    """An empty COMPOSE_PROFILES leaves traffic out and nothing else."""
-    assert set(SERVICES) - set(configure("docker-compose.yml", COMPOSE_PROFILES="")["services"]) == {"traffic"}
+def test_profiles_switch_services_on_and_nothing_else(configure: Configure) -> None:
+    """An empty COMPOSE_PROFILES leaves out those that have one; .env asks for traffic alone; each can be asked for."""
+
+    def list_profiled(**environment: str) -> set[str]:
+        services = set(configure("docker-compose.yml", **environment)["services"])
+        assert services | PROFILES.keys() == set(SERVICES)
+        return services & PROFILES.keys()
+
+    assert list_profiled() == {"traffic"}
+    assert list_profiled(COMPOSE_PROFILES="") == set()
+    for name, profile in PROFILES.items():
+        assert list_profiled(COMPOSE_PROFILES=profile) == {name}
 
 
 def test_grafana_has_no_well_known_password(stacks: dict[str, dict[str, Any]]) -> None:
@@ -307,6 +323,37 @@ def test_judge_writes_to_the_bundles_alone(stacks: dict[str, dict[str, Any]]) ->
         "/bundles": True,
     }
     assert judge["cpu_shares"] < 1024
+
+
+def test_retrainer_reads_the_archive_and_writes_runs_and_bundles(stacks: dict[str, dict[str, Any]]) -> None:
+    """As the user whose they are, and by the group of the archiver, which lets it in. No secret, and it yields."""
+    services = stacks["plain"]["services"]
+    retrainer, archiver = services["retrainer"], services["archiver"]
+    assert {mount["target"]: mount.get("read_only", False) for mount in retrainer["volumes"]} == {
+        "/runs": False,
+        "/bundles": False,
+        "/archive": True,
+    }
+    assert retrainer["user"] == services["trainer"]["user"]
+    assert retrainer["group_add"] == [archiver["user"].partition(":")[2]]
+    assert archiver["environment"]["NEXTITEM_ARCHIVE_GROUP_ACCESS"] == "true"
+    assert {name for name, service in services.items() if service.get("group_add")} == {"retrainer"}
+    assert retrainer["cpu_shares"] < 1024
+
+
+def test_retrainer_and_its_probe_are_the_command_s(stacks: dict[str, dict[str, Any]]) -> None:
+    """The trainer's own parser takes both, they agree on the folders, and the first round has time to train."""
+    from training.arguments import make_parser  # noqa: PLC0415 - only this test needs the trainer
+
+    retrainer = stacks["plain"]["services"]["retrainer"]
+    options, probe = (
+        make_parser().parse_args(words[words.index("retrain") :])
+        for words in (retrainer["command"], retrainer["healthcheck"]["test"])
+    )
+    assert (options.every, options.if_needed, options.check) == (86400.0, True, False)
+    assert probe.check
+    assert (probe.data, probe.bundle, probe.runs) == (options.data, options.bundle, options.runs)
+    assert retrainer["healthcheck"]["start_period"] == "30m0s"
 
 
 def test_how_often_the_log_is_archived_is_the_operator_s_to_say(configure: Configure) -> None:

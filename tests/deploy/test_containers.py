@@ -109,7 +109,7 @@ def describe(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Start:
     """A container by its name in the compose file."""
-    services = configure("docker-compose.yml")["services"]
+    services = configure("docker-compose.yml", COMPOSE_PROFILES="traffic,retrain")["services"]
     socket_path, secrets = store
     volumes = secrets.parent
     shutil.copytree(BUNDLE, volumes / "bundles", dirs_exist_ok=True)
@@ -270,6 +270,19 @@ def _move_back(file: Path) -> None:
     """As if nothing had touched it for two minutes."""
     long_ago_s = time.time() - 120
     os.utime(file, (long_ago_s, long_ago_s))
+
+
+def test_retrainer_is_healthy_once_a_round_has_ended(describe: Start, store: tuple[Path, Path]) -> None:
+    """In a new stack nothing is archived yet, which is no failure; it goes on until it is stopped."""
+    retrainer, archive = describe("retrainer"), store[1].parent / "archive"
+    archive.mkdir(exist_ok=True)
+    (archive / "archive.lock").touch()
+    assert not list(archive.glob("*.jsonl.gz"))
+    assert not retrainer.is_healthy()
+    with retrainer.run() as process:
+        retrainer.wait_for(process, retrainer.is_healthy)
+        assert "holds no event yet" in retrainer.log.read_text()
+        assert retrainer.stop(process, signal.SIGINT) == 130, retrainer.log.read_text()
 
 
 def test_trainer_trains_until_it_is_stopped(describe: Start, store: tuple[Path, Path]) -> None:
