@@ -4,7 +4,6 @@ A model that does not beat popularity is neither published nor kept: the next st
 """
 
 import argparse
-import fcntl
 import functools
 import hashlib
 import json
@@ -12,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, head, train
+from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, head, hold, train
 
 RECIPES = Path(__file__).parents[1] / "training" / "recipes"
 TITLES = {"bert4rec-small": "BERT4Rec", "nova": "NOVA-BERT, with genres and years"}
@@ -53,7 +52,8 @@ def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool
     why = "you asked for it" if fresh else find_weakness(run)
     if run.exists() and why:
         console.print(f"The model of an earlier start is dropped and another one trained: {why}.")
-        _drop(run)
+        with hold(run / "fit.lock", f"another training is under way in {run}: stop it first, or wait for it"):
+            shutil.rmtree(run)
     chosen_by = find_chooser(bundles) if (run / "published.json").is_file() else None
     items = ("--items", str(data / ITEMS))
     train("fit", str(recipe), "--data", str(data / LOG), *items, "--out", str(run), "--resume")
@@ -77,16 +77,6 @@ def find_chooser(bundles: Path) -> str | None:
     history = json.loads(deployment.read_text())["history"] if deployment.is_file() else []
     by = str(history[-1]["by"]) if history else "publish"
     return None if by == "publish" else by
-
-
-def _drop(run: Path) -> None:
-    """Remove a run. Raises DemoFailed while a training writes to it, which holds its lock."""
-    with (run / "fit.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise DemoFailed(f"another training is under way in {run}: stop it first, or wait for it") from error
-        shutil.rmtree(run)
 
 
 def find_weakness(run: Path) -> str | None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-ONE_SHOT = {"init", "trainer"}
+ONE_SHOT = {"init", "trainer", "day-two"}
 """They do their work and end."""
-PROFILES = {"traffic": "traffic", "retrainer": "retrain"}
+PROFILES = {"traffic": "traffic", "retrainer": "retrain", "day-two": "day-two"}
 """Services that only run where their profile is asked for."""
 SERVICES = sorted(ONE_SHOT | PROFILES.keys() | {"valkey", "service", "archiver", "judge", "prometheus", "grafana"})
 ALL_PROFILES = ",".join(sorted(set(PROFILES.values())))
@@ -100,8 +100,8 @@ RULES: dict[str, tuple[Callable[[Service], bool], Service]] = {
 
 
 def ran_once(service: Service) -> bool:
-    """Whether it is one of the two that do their work and end."""
-    return is_init(service) or "demo.bundle" in (service.get("command") or [])
+    """Whether it is one of those that do their work and end."""
+    return is_init(service) or bool({"demo.bundle", "demo.stack"} & set(service.get("command") or []))
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +149,7 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
         "archiver": {"valkey": "healthy"},
         "judge": {"valkey": "healthy", "trainer": "completed_successfully"},
         "retrainer": {"archiver": "healthy", "trainer": "completed_successfully"},
+        "day-two": {"service": "healthy", "archiver": "healthy", "judge": "healthy"},
         "traffic": {"service": "healthy"},
         "grafana": {"prometheus": "healthy"},
     }
@@ -172,11 +173,12 @@ def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
     }
     assert members == {
         "store": {"valkey", "service", "archiver", "judge"},
-        "edge": {"service", "traffic", "prometheus", "grafana"},
+        "edge": {"service", "traffic", "day-two", "prometheus", "grafana"},
     }
     assert networks["store"]["internal"] is True
     assert networks["edge"]["driver_opts"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
-    assert {name for name in services if services[name].get("network_mode") == "none"} == ONE_SHOT | {"retrainer"}
+    alone = {name for name in services if services[name].get("network_mode") == "none"}
+    assert alone == {"init", "trainer", "retrainer"}
 
 
 def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
@@ -198,9 +200,10 @@ def test_connections_outlive_the_worker_that_they_wait_for(stacks: dict[str, dic
     assert int(services["service"]["environment"]["NEXTITEM_WORKERS"]) > 1
 
 
-def test_trainer_is_stopped_as_in_a_terminal(stacks: dict[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize("name", ["trainer", "day-two"])
+def test_trainer_is_stopped_as_in_a_terminal(stacks: dict[str, dict[str, Any]], name: str) -> None:
     """The signal reaches the training, which is a process below the container's first, and it has time to save."""
-    trainer = stacks["plain"]["services"]["trainer"]
+    trainer = stacks["plain"]["services"][name]
     assert trainer["init"] is True
     assert trainer["environment"]["TINI_KILL_PROCESS_GROUP"] == "1"
     assert trainer["stop_grace_period"] == "1m0s"
@@ -217,6 +220,7 @@ def test_threads_are_counted_by_the_container_s_processors(stacks: dict[str, dic
     assert {name: threads for name, threads in told.items() if threads} == {
         "trainer": both,
         "retrainer": both,
+        "day-two": both,
         "traffic": both,
         "service": {"OPENBLAS_NUM_THREADS": 1},
         "archiver": {"OPENBLAS_NUM_THREADS": 1},
@@ -264,8 +268,9 @@ def test_grafana_has_no_well_known_password(stacks: dict[str, dict[str, Any]]) -
 def test_users_are_those_that_init_prepares_for(stacks: dict[str, dict[str, Any]], prepare: Any) -> None:
     """Each service runs as the user that its volumes are given to, and init sees every volume."""
     services = stacks["plain"]["services"]
-    assert {name: services[name]["user"] for name in prepare.IDS} == {
-        name: f"{number}:{number}" for name, number in prepare.IDS.items()
+    ids = prepare.IDS
+    assert {name: services[name]["user"] for name in ids} == {
+        name: f"{ids['service'] if name == 'day-two' else number}:{number}" for name, number in ids.items()
     }
     assert services["trainer"]["user"] == services["service"]["user"]
     targets = {Path(mount["target"]) for mount in services["init"]["volumes"]}
@@ -287,10 +292,13 @@ def test_settings_are_the_service_s(stacks: dict[str, dict[str, Any]], monkeypat
 
 
 def test_clients_find_their_keys(stacks: dict[str, dict[str, Any]], prepare: Any) -> None:
-    """Traffic and Prometheus read the keys that init makes for them, and see the volume that holds them."""
+    """Those that ask the service read the keys that init makes for them, and see the volume that holds them."""
     services = stacks["plain"]["services"]
     prometheus = (REPOSITORY / "deploy" / "prometheus" / "prometheus.yml").read_text()
-    for name, said in (("traffic", " ".join(services["traffic"]["command"])), ("prometheus", prometheus)):
+    said_by = {name: " ".join(services[name]["command"]) for name in ("traffic", "day-two")} | {
+        "prometheus": prometheus
+    }
+    for name, said in said_by.items():
         [mounted] = [mount["target"] for mount in services[name]["volumes"] if mount["source"] == "secrets"]
         assert Path(name) / "key" in prepare.KEYS
         assert f"{mounted}/{name}/key" in said
@@ -337,8 +345,24 @@ def test_retrainer_reads_the_archive_and_writes_runs_and_bundles(stacks: dict[st
     assert retrainer["user"] == services["trainer"]["user"]
     assert retrainer["group_add"] == [archiver["user"].partition(":")[2]]
     assert archiver["environment"]["NEXTITEM_ARCHIVE_GROUP_ACCESS"] == "true"
-    assert {name for name, service in services.items() if service.get("group_add")} == {"retrainer"}
     assert retrainer["cpu_shares"] < 1024
+
+
+def test_day_two_is_let_in_to_what_it_needs(stacks: dict[str, dict[str, Any]], prepare: Any) -> None:
+    """It owns runs and bundles, reads the archive by its group, and of the secrets its own key alone."""
+    services = stacks["plain"]["services"]
+    day_two, ids = services["day-two"], prepare.IDS
+    assert day_two["user"] == f"{ids['service']}:{ids['day-two']}"
+    assert day_two["group_add"] == services["retrainer"]["group_add"] == [str(ids["archiver"])]
+    assert {name for name, service in services.items() if service.get("group_add")} == {"day-two", "retrainer"}
+    assert list(ids.values()).count(ids["day-two"]) == 1
+    assert {mount["target"]: mount.get("read_only", False) for mount in day_two["volumes"]} == {
+        "/secrets": True,
+        "/runs": False,
+        "/bundles": False,
+        "/archive": True,
+    }
+    assert f"--archive-minutes={services['archiver']['environment']['NEXTITEM_ARCHIVE_MINUTES']}" in day_two["command"]
 
 
 def test_retrainer_and_its_probe_are_the_command_s(stacks: dict[str, dict[str, Any]]) -> None:
