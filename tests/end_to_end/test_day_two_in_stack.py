@@ -33,21 +33,24 @@ OTHER = "20261120T000000-00000001"
 
 
 @pytest.fixture
-def place(tmp_path):
-    """A bundle folder with two versions, and a service whose gauges are those in `gauges`."""
+def gauges():
+    """What the service's metrics say."""
+    return {"nextitem_deployment_generation": 99.0}
+
+
+@pytest.fixture
+def place(tmp_path, gauges):
+    """A bundle folder with two versions, and a service that says what is in `gauges`."""
     bundles = shutil.copytree(BUNDLE, tmp_path / "bundles")
     champion = locate_bundle(bundles)
     manifest = json.loads((champion / MANIFEST).read_bytes()) | {"version": OTHER}
     (shutil.copytree(champion, bundles / OTHER) / MANIFEST).write_text(json.dumps(manifest))
-    gauges = {"nextitem_deployment_generation": 99.0}
 
     def answer(_):
         return httpx.Response(200, text="".join(f"{name} {value}\n" for name, value in gauges.items()))
 
     with httpx.Client(base_url="http://service", transport=httpx.MockTransport(answer)) as client:
-        made = StackService(client, tmp_path / "day", bundles, tmp_path / "archive", log="see the log")
-        made.gauges = gauges
-        yield made
+        yield StackService(client, tmp_path / "day", bundles, tmp_path / "archive", log="see the log")
 
 
 def test_users_have_names_of_their_own():
@@ -114,37 +117,37 @@ def test_a_retraining_under_way_is_not_met(tmp_path):
             run(arguments)
 
 
-def test_workers_are_waited_for(place, monkeypatch):
+def test_workers_are_waited_for(place, gauges, monkeypatch):
     """Until the last one is on the generation; a service that does not follow is said."""
     monkeypatch.setattr(stack, "FOLLOW_S", 0.3)
     monkeypatch.setattr(stack, "_LOOK_S", 0.01)
     place.await_workers()
     for generation in (0.0, float("nan")):
-        place.gauges["nextitem_deployment_generation"] = generation
+        gauges["nextitem_deployment_generation"] = generation
         with pytest.raises(DemoFailed, match="not all workers followed"):
             place.models("use", OTHER if generation == 0 else locate_bundle(BUNDLE).name, "--wait")
 
 
-def test_the_night_is_waited_for(place, monkeypatch):
+def test_the_night_is_waited_for(place, gauges, monkeypatch):
     """Until the archiver has ended a run since, and has left no more than others can have sent meanwhile."""
     monkeypatch.setattr(stack, "_LOOK_S", 0.01)
     success, pending = "nextitem_archive_last_success_timestamp_seconds", "nextitem_archive_pending_events"
     place.archive_minutes = -5.0 + 0.5 / 60
     for archived, left in ((-1.0, 0), (60.0, FEW + 1), (float("nan"), float("nan"))):
-        place.gauges |= {success: time.time() + archived, pending: left}
+        gauges |= {success: time.time() + archived, pending: left}
         with pytest.raises(DemoFailed, match="the night is not archived"):
             place.archive_now()
-    place.gauges |= {success: time.time() + 60, pending: FEW}
+    gauges |= {success: time.time() + 60, pending: FEW}
     place.archive_now()
 
 
-def test_the_judge_has_caught_up_when_it_wrote_since_and_nothing_waits(place):
+def test_the_judge_has_caught_up_when_it_wrote_since_and_nothing_waits(place, gauges):
     """What it wrote before is of no use, nor a figure that is written while events wait."""
-    place.gauges |= {"nextitem_judge_timestamp_seconds": time.time() - 1, "nextitem_judge_lag_seconds": 0.0}
+    gauges |= {"nextitem_judge_timestamp_seconds": time.time() - 1, "nextitem_judge_lag_seconds": 0.0}
     assert not place.has_judged(5)
-    place.gauges["nextitem_judge_timestamp_seconds"] = time.time() + 60
+    gauges["nextitem_judge_timestamp_seconds"] = time.time() + 60
     assert place.has_judged(5)
-    place.gauges["nextitem_judge_lag_seconds"] = 9.0
+    gauges["nextitem_judge_lag_seconds"] = 9.0
     assert not place.has_judged(5)
 
 

@@ -192,7 +192,7 @@ def test_a_probe_is_told_how_the_last_round_ended(call, place, archive, monkeypa
     found = []
     monkeypatch.setattr(command, "retrain", play)
     monkeypatch.setattr(command, "RETRY_S", 0.001)
-    noted = command.note_round
+    noted = rounds.note_round
 
     def note(*words):
         noted(*words)
