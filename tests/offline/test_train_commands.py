@@ -257,7 +257,7 @@ def test_a_tie_is_no_win(tmp_path, capsys):
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_two_trainings_never_share_a_run(tmp_path, cycle_csv, recipe, capsys, begun):
-    """The second is refused and changes nothing, be the run begun or about to be; then it may. A finished one is read."""
+    """The second is refused and changes nothing, be the run begun or about to be. A finished one is read."""
     run = tmp_path / "run"
     fit = ["fit", recipe, "--data", str(cycle_csv), "--out", str(run), "--set", "train.epochs=1"]
     longer = [*fit, "--resume", "--set", "train.epochs=2"] if begun else fit

@@ -177,7 +177,7 @@ def test_every_goes_on_until_a_signal(call, archive, monkeypatch):
 
 
 def test_a_probe_is_told_how_the_last_round_ended(call, place, archive, monkeypatch):
-    """Well and in time is 0; failed, too long ago, unreadable and none yet are 1 and a sentence. It imports no torch."""
+    """Well and in time is 0; failed, too long ago, unreadable and none yet are 1 and a sentence; without torch."""
     last = place.runs / rounds.LAST
     assert "no round of retrain --every has ended yet" in call(archive, "--check")[2]
     failures = [TrainingError("the disk is full"), None]
