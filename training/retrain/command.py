@@ -67,10 +67,10 @@ def _repeat(order: Order, every_s: float, stop: Callable[[], bool]) -> None:
         if not order.dry_run:
             note_round(order.runs, every_s, failure)
         next_s = began_s + (every_s if failure is None else min(every_s, RETRY_S))
-        while time.monotonic() < next_s:
-            if stop():
-                raise Stopped
+        while not stop() and time.monotonic() < next_s:
             time.sleep(min(_LOOK_S, max(0.0, next_s - time.monotonic())))
+        if stop():
+            raise Stopped
 
 
 def _say(outcome: Outcome) -> Outcome:
