@@ -36,6 +36,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     && find /opt/nextitem -depth -type d -name tests -exec rm -r {} +
 
 FROM build AS training-packages
+# The service's packages are few beside PyTorch: with them the demo can say which model answers (`nextitem-serve models`).
 # PyTorch comes first and by itself: its CPU build where this index answers within two seconds, else the plain index's,
 # which is gigabytes larger. pip prefers 2.13.0+cpu to 2.13.0, so that an extra index is enough. Builds differ in which of
 # the folders they have that nobody needs here.
@@ -47,7 +48,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     && rm -rf /opt/nextitem/lib/python3*/site-packages/torch/include /opt/nextitem/lib/python3*/site-packages/torch/test \
     && find /opt/nextitem/lib/python3*/site-packages/torch -path '*/torch/bin/*' -type f ! -name torch_shm_manager -delete
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip --python /opt/nextitem/bin/python install -c constraints.txt ".[training]" \
+    pip --python /opt/nextitem/bin/python install -c constraints.txt ".[training,service]" \
     && pip --python /opt/nextitem/bin/python uninstall -y nextitem \
     && find /opt/nextitem -depth -type d -name tests -exec rm -r {} +
 

@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, head, train
+from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, head, hold, train
 
 RECIPES = Path(__file__).parents[1] / "training" / "recipes"
 TITLES = {"bert4rec-small": "BERT4Rec", "nova": "NOVA-BERT, with genres and years"}
@@ -52,7 +52,9 @@ def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool
     why = "you asked for it" if fresh else find_weakness(run)
     if run.exists() and why:
         console.print(f"The model of an earlier start is dropped and another one trained: {why}.")
-        shutil.rmtree(run)
+        with hold(run / "fit.lock", f"another training is under way in {run}: stop it first, or wait for it"):
+            shutil.rmtree(run)
+    chosen_by = find_chooser(bundles) if (run / "published.json").is_file() else None
     items = ("--items", str(data / ITEMS))
     train("fit", str(recipe), "--data", str(data / LOG), *items, "--out", str(run), "--resume")
     weakness = find_weakness(run)
@@ -62,8 +64,19 @@ def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool
             "that is busy with something else may leave too little of it"
         )
     head(3, "Publish the bundle")
-    train("publish", str(run), "--out", str(bundles), *items)
+    if chosen_by:
+        console.print(f"It was published before. Since then {chosen_by} has chosen another version, which stays.")
+    else:
+        train("publish", str(run), "--out", str(bundles), *items)
     return run
+
+
+def find_chooser(bundles: Path) -> str | None:
+    """Who has chosen the version that answers, where nobody published it: the judge, or a person."""
+    deployment = bundles / "deployment.json"
+    history = json.loads(deployment.read_text())["history"] if deployment.is_file() else []
+    by = str(history[-1]["by"]) if history else "publish"
+    return None if by == "publish" else by
 
 
 def find_weakness(run: Path) -> str | None:

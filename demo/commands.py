@@ -1,5 +1,6 @@
 """The two commands as a user runs them: each in a process of its own, the service for as long as the demo lasts."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -64,6 +65,25 @@ def ask(*arguments: str) -> str:
     if done.returncode:
         raise DemoFailed(f"nextitem-serve {' '.join(arguments[:2])} ended with status {done.returncode}")
     return done.stdout
+
+
+@contextmanager
+def hold(path: Path, otherwise: str) -> Iterator[None]:
+    """Hold a lock of the commands. Raises DemoFailed with a sentence where another process does."""
+    with path.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise DemoFailed(otherwise) from error
+        yield
+
+
+def read_key(file: Path) -> str:
+    """A key to the service. Raises DemoFailed."""
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DemoFailed(f"{file} cannot be read as a key") from error
 
 
 def _run(command: str, *arguments: str, refused: Mapping[int, str] = MappingProxyType({})) -> None:

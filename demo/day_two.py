@@ -9,25 +9,24 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
 from demo.bundle import LOG
-from demo.commands import INTERRUPTED, DemoFailed, ask, console, end_in_order, manage, serve, train
+from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, serve, train
 from demo.live import Course, Live, look
 from demo.movielens import Rating, read_ratings
 from demo.new_films import Watching, choose_new, cut_past, write_log
 from demo.phases import ENOUGH, Phases, show_evidence, show_journal, show_quality, show_table, show_traffic
 from demo.picture import draw_day
+from demo.places import ARCHIVE, OwnService, Place
 from demo.replay import send_histories
 
 DATA = Path(".cache/ml-100k")
 FOLDER = Path("artifacts/day-two")
-RATE, TRIAL_RATE, JUDGE_RATE = 100.0, 30.0, 120
-"""Events a second by day, while there is a trial, and at most to the judge, who scores six an hour of each user."""
+JUDGE_RATE = 120
+"""Events a second at most to the judge, who scores six an hour of each user."""
 NIGHT_SHARE = 0.35
 """The share of what everybody is yet to rate that comes in overnight."""
 PAST_TYPE = "view"
@@ -46,10 +45,24 @@ class Size:
     new_s: float
     trial_s: float
     after_s: float
+    rate: float = 100.0
+    trial_rate: float = 30.0
+    """Events a second by day, and while there is a trial."""
 
 
 WHOLE = Size(first_s=10, retrain_s=16, before_s=8.0, new_s=10.0, trial_s=30.0, after_s=8.0)
 SMALL = Size(first_s=4, retrain_s=6, before_s=5.0, new_s=5.0, trial_s=30.0, after_s=5.0)
+
+Ratings = Mapping[str, Sequence[Rating]]
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Who watches what: everybody's ratings, the films that are yet to come out, and what was rated before."""
+
+    ratings: Ratings
+    new: frozenset[str]
+    past: list[list[Rating]]
 
 
 def main() -> int:
@@ -63,49 +76,59 @@ def main() -> int:
 
 
 def run(port: int, size: Size) -> None:
-    """All of it, from scratch. Raises DemoFailed where a step does not do what it should."""
+    """All of it, from scratch, with a service of its own. Raises DemoFailed where a step does not do what it should."""
     shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    bundles, runs, store, log = (FOLDER / name for name in ("bundles", "runs", "store", "service.log"))
+    bundles, store, log = (FOLDER / name for name in ("bundles", "store", "service.log"))
     phases = Phases()
     phases.begin("A model that knows nothing of a hundred films")
     train("fetch", "ml-100k", "--out", str(DATA))
-    ratings = read_ratings(DATA / LOG)
-    new = choose_new(ratings)
-    past = cut_past(ratings, new)
-    write_log(past, FOLDER / "past.csv")
-    train_first(FOLDER / "past.csv", runs / "first", bundles, size.first_s)
+    cast = make_first(read_ratings(DATA / LOG), FOLDER, bundles, size.first_s)
     phases.begin("Everybody's past, and a day like any other")
     judge = ("--judge", "auto", "--judge-rate", str(JUDGE_RATE), "--judge-types", "rating")
     with serve(bundles, store, port, log, *judge) as client:
-        send_past(client, past)
-        course, watching = Course(client), Watching.begin(client, ratings, past, new)
-        watching.sent = sum(map(len, past))
-        before = watch(watching, course, size.before_s, "before")
-        phases.begin("A hundred films come out")
-        watching.with_new = True
-        drifted = watch(watching, course, size.new_s, "new films")
-        if drifted.ndcg >= before.ndcg:
-            raise DemoFailed("live NDCG@10 did not fall, although half of the events are of unknown films")
-        phases.begin("Overnight the log grows, and a model is trained on it")
-        grow_log(watching)
-        manage("archive", "--once", "--archive-dir", str(store / "archive"))
-        terms = ("--path", "shadow", "--min-trials", str(MIN_TRIALS), "--min-hours", "0")
-        change(bundles, store, "terms", *terms, "--why", "a day in two minutes")
-        retrain(store / "archive", bundles, runs, size.retrain_s)
-        phases.begin("On trial: every event asks both models, and users see the old one")
-        await_promotion(client, watching, course, bundles, size.trial_s)
-        after = watch(watching, course, size.after_s, "promoted")
-        if after.ndcg <= drifted.ndcg:
-            raise DemoFailed("live NDCG@10 did not rise after the promotion")
-        phases.begin("Back, and forth again; the journal")
-        go_back_and_forth(client, bundles, store)
-    (FOLDER / "day.json").write_text(json.dumps(course.describe(), indent=1) + "\n")
-    (FOLDER / "day.svg").write_text(draw_day(course.split(), ENOUGH))
+        play(OwnService(client, FOLDER, bundles, store / ARCHIVE, log=f"see {log}"), cast, size, phases)
+    phases.end()
+
+
+def make_first(ratings: Ratings, folder: Path, bundles: Path, seconds: int) -> Cast:
+    """Train the model that answers at first, and publish it. Raises DemoFailed."""
+    folder.mkdir(parents=True)
+    new = choose_new(ratings)
+    past = cut_past(ratings, new)
+    write_log(past, folder / "past.csv")
+    train_first(folder / "past.csv", folder / "first", bundles, seconds)
+    return Cast(ratings, new, past)
+
+
+def play(place: Place, cast: Cast, size: Size, phases: Phases) -> None:
+    """The day, from everybody's past to the journal. Raises DemoFailed where a step does not do what it should."""
+    send_past(place, cast.past)
+    course, watching = Course(place.client), Watching.begin(place.client, cast.ratings, cast.past, cast.new)
+    watching.sent = sum(map(len, cast.past))
+    before = watch(place, watching, course, (size.rate, size.before_s), "before")
+    phases.begin("A hundred films come out")
+    watching.with_new = True
+    drifted = watch(place, watching, course, (size.rate, size.new_s), "new films")
+    if drifted.ndcg >= before.ndcg:
+        raise DemoFailed("live NDCG@10 did not fall, although half of the events are of unknown films")
+    phases.begin("Overnight the log grows, and a model is trained on it")
+    grow_log(watching)
+    place.archive_now()
+    terms = ("--path", "shadow", "--min-trials", str(MIN_TRIALS), "--min-hours", "0")
+    place.models("terms", *terms, "--why", "a day in two minutes")
+    retrain(place, size.retrain_s)
+    phases.begin("On trial: every event asks both models, and users see the old one")
+    await_promotion(place, watching, course, (size.trial_rate, size.trial_s))
+    after = watch(place, watching, course, (size.rate, size.after_s), "promoted")
+    if after.ndcg <= drifted.ndcg:
+        raise DemoFailed("live NDCG@10 did not rise after the promotion")
+    phases.begin("Back, and forth again; the journal")
+    go_back_and_forth(place)
+    (place.folder / "day.json").write_text(json.dumps(course.describe(), indent=1) + "\n")
+    (place.folder / "day.svg").write_text(draw_day(course.split(), ENOUGH))
     console.print()
     show_quality({"before": before, "new films": drifted, "promoted": after}, course)
-    console.print(f"drawn: {FOLDER / 'day.svg'}")
-    phases.end()
+    console.print(f"drawn: {place.folder / 'day.svg'}")
 
 
 def train_first(log: Path, run: Path, bundles: Path, seconds: int) -> None:
@@ -116,28 +139,29 @@ def train_first(log: Path, run: Path, bundles: Path, seconds: int) -> None:
     train("publish", str(run), "--out", str(bundles))
 
 
-def send_past(client: httpx.Client, past: Sequence[Sequence[Rating]]) -> None:
-    """Send everybody's past, as events of a type that the judge does not score: it counts each of them from here on."""
+def send_past(place: Place, past: Sequence[Sequence[Rating]]) -> None:
+    """Send everybody's past, of a type that the own service's judge does not score: it counts each from here on."""
     deadline_s = time.monotonic() + SETTLE_S
-    while not look(client).judged:
+    while not look(place.client).judged:
         if time.monotonic() > deadline_s:
             late = f"the judge has not begun after {SETTLE_S:.0f} s: it yields to all else on the machine"
-            raise DemoFailed(f"{late}. See {FOLDER / 'service.log'}, or try again when the machine is idle")
+            raise DemoFailed(f"{late}; {place.log}, or try again when the machine is idle")
         time.sleep(0.25)
     with show_traffic("the past", sum(map(len, past))) as advance:
-        for sent in send_histories(client, past, PAST_TYPE):
+        for sent in send_histories(place.client, past, PAST_TYPE):
             advance(sent)
 
 
-def watch(watching: Watching, course: Course, seconds: float, phase: str) -> Live:
-    """Traffic for a while, and what the judge saw of the champion meanwhile. Raises DemoFailed."""
+def watch(place: Place, watching: Watching, course: Course, pace: tuple[float, float], phase: str) -> Live:
+    """Traffic at a rate, for some seconds, and what the judge saw of the champion meanwhile. Raises DemoFailed."""
+    rate, seconds = pace
     start = course.look(phase)
     with show_traffic(phase, seconds) as advance:
-        for passed_s in watching.play(RATE, seconds):
+        for passed_s in watching.play(rate, seconds):
             if passed_s >= advance.done + 1:
                 advance(passed_s - advance.done)
                 course.look(phase)
-    await_judge(watching.client, watching.sent)
+    await_judge(place, watching.sent)
     live = course.look(phase).since(start)
     console.print(
         f"live NDCG@10 [bold]{live.ndcg:.4f}[/], {live.unknown_share:.0%} of {live.trials:,.0f} items unknown"
@@ -145,13 +169,13 @@ def watch(watching: Watching, course: Course, seconds: float, phase: str) -> Liv
     return live
 
 
-def await_judge(client: httpx.Client, events: int) -> None:
+def await_judge(place: Place, events: int) -> None:
     """Wait until the judge has dealt with so many events. Raises DemoFailed."""
     deadline_s = time.monotonic() + SETTLE_S
-    while (seen := look(client).seen) < events:
+    while not place.has_judged(events):
         if time.monotonic() > deadline_s:
-            late = f"the judge has dealt with {seen:,.0f} of {events:,} events after {SETTLE_S:.0f} s"
-            raise DemoFailed(f"{late}: see {FOLDER / 'service.log'}, or try again when the machine is idle")
+            late = f"the judge has not dealt with all of {events:,} events after {SETTLE_S:.0f} s"
+            raise DemoFailed(f"{late}: {place.log}, or try again when the machine is idle")
         time.sleep(0.25)
 
 
@@ -165,70 +189,57 @@ def grow_log(watching: Watching) -> None:
     console.print(f"{sent:,} more events, {of_new / max(1, sent):.0%} of them of new films")
 
 
-def retrain(archive: Path, bundles: Path, runs: Path, seconds: int) -> None:
+def retrain(place: Place, seconds: int) -> None:
     """Train the next model on the service's own log, and show what it was measured by. Raises DemoFailed."""
     train(
-        "retrain", "--data", str(archive), "--bundle", str(bundles), "--runs", str(runs), "--budget", str(seconds),
+        "retrain", "--data", str(place.archive), "--bundle", str(place.bundles), "--runs", str(place.folder),
+        "--budget", str(seconds),
         refused={3: "the new model is not shown to be as good as the old one: a busy machine may leave the training "
         "too little time. Try again when it is idle"},
     )  # fmt: skip
-    [report] = runs.glob("retrain-*/retrain.json")
+    [report] = place.folder.glob("retrain-*/retrain.json")
     show_table(json.loads(report.read_text())["offline"])
 
 
-def await_promotion(client: httpx.Client, watching: Watching, course: Course, bundles: Path, seconds: float) -> None:
+def await_promotion(place: Place, watching: Watching, course: Course, pace: tuple[float, float]) -> None:
     """Traffic until the champion is another one. Raises DemoFailed where it stays."""
-    champion, looked_s = name_champion(client), 0.0
+    rate, seconds = pace
+    champion, looked_s = place.name_champion(), 0.0
     course.look("overnight")  # what the judge saw of it
     with show_evidence() as show:
-        for passed_s in watching.play(TRIAL_RATE, seconds):
+        for passed_s in watching.play(rate, seconds):
             if passed_s < looked_s + 0.5:
                 continue
             looked_s = passed_s
             show(course.look("on trial").better)
-            if name_champion(client) != champion:
+            if place.name_champion() != champion:
                 break
         deadline_s = time.monotonic() + PROMOTION_S
-        while name_champion(client) == champion:
+        while place.name_champion() == champion:
             if time.monotonic() > deadline_s:
                 raise DemoFailed(f"no verdict within {seconds:.0f} s of traffic: try again when the machine is idle")
             time.sleep(0.25)
             show(course.look("on trial").better)
-        verdict = json.loads(read_journal(bundles).splitlines()[-1])
+        verdict = json.loads(place.read_journal().splitlines()[-1])
         e_value = 10 ** verdict["evidence"]["log10_e"]["better"]
         show(e_value)
         course.look("on trial")
         course.close_trial(e_value)
     console.print(f"the judge: {verdict['why']}")
-    console.print(f"{name_champion(client)} answers")
+    console.print(f"{place.name_champion()} answers")
 
 
-def read_journal(bundles: Path) -> str:
-    """The journal's lines, as JSON."""
-    return ask("models", "--bundle", str(bundles), "journal", "--json")
-
-
-def go_back_and_forth(client: httpx.Client, bundles: Path, store: Path) -> None:
+def go_back_and_forth(place: Place) -> None:
     """Roll back, use the promoted model again, and show the journal. Raises DemoFailed."""
-    champion = name_champion(client)
-    change(bundles, store, "rollback", "--wait", "--why", "to show it")
-    if name_champion(client) == champion:
+    champion = place.name_champion()
+    place.models("rollback", "--wait", "--why", "to show it")
+    if place.name_champion() == champion:
         raise DemoFailed("the service does not answer with the first model after the rollback")
-    change(bundles, store, "use", champion, "--wait", "--why", "and back")
-    if name_champion(client) != champion:
+    place.models("use", champion, "--wait", "--why", "and back")
+    if place.name_champion() != champion:
         raise DemoFailed("the service does not answer with the promoted model")
-    show_journal(read_journal(bundles))
-    change(bundles, store, "journal", "--verify")
-
-
-def name_champion(client: httpx.Client) -> str:
-    """The version that answers."""
-    return str(client.get("/model").json()["version"])
-
-
-def change(bundles: Path, store: Path, command: str, *options: str) -> None:
-    """A sub-command of `nextitem-serve models`."""
-    manage("models", "--bundle", str(bundles), "--data-dir", str(store), command, *options)
+    show_journal(place.read_journal(), since=place.began)
+    place.models("journal", "--verify")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What the service says of its live quality: the judge's figures among its metrics."""
 
+import math
 import re
 import time
 from collections.abc import Iterable
@@ -77,6 +78,12 @@ def parse(text: str) -> Live:
         elif name == "nextitem_trial_e_value" and of.get("verdict") == "promote":
             better = float(value)
     return Live(**sums, better=better, judged=_JUDGED.search(text) is not None)
+
+
+def read_gauge(text: str, name: str) -> float:
+    """The value of a metric without labels on a page of metrics; NaN where there is none, as what is not known."""
+    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
+    return float(found[1]) if found else math.nan
 
 
 class Course:

@@ -104,12 +104,14 @@ def show_table(offline: Mapping[str, Any]) -> None:
     console.print(table)
 
 
-def show_journal(lines: str) -> None:
-    """Who changed what, and the first reason for it, of the journal's lines as JSON."""
+def show_journal(lines: str, *, since: int = 0) -> None:
+    """Who changed what after a generation, and the first reason for it, of the journal's lines as JSON."""
     table = Table(title="The journal", title_justify="left")
     for name in ("", "by", "action", "why"):
         table.add_column(name)
     for line in map(json.loads, lines.splitlines()):
+        if line["generation"] <= since:
+            continue
         table.add_row(str(line["generation"]), line["by"], line["action"], line["why"].partition(";")[0])
     console.print(table)
 

@@ -18,7 +18,7 @@ from random import Random
 import httpx
 
 from demo.bundle import LOG
-from demo.commands import DemoFailed, console, end_in_order
+from demo.commands import DemoFailed, console, end_in_order, read_key
 from demo.movielens import Rating, read_ratings
 from demo.replay import count_stored, post, send_histories
 
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
     url, rate = arguments.url, arguments.rate
     note_success = arguments.alive_file.touch if arguments.alive_file else lambda: None
     ratings = read_ratings(arguments.data / LOG)
-    headers = {"Authorization": f"Bearer {_read_key(arguments.key_file)}"} if arguments.key_file else {}
+    headers = {"Authorization": f"Bearer {read_key(arguments.key_file)}"} if arguments.key_file else {}
     with httpx.Client(base_url=url, timeout=10, headers=headers) as client:
         _send_past(client, ratings, note_success)
         console.print(f"{len(ratings)} users, {rate:g} requests a second to {url}, until stopped")
@@ -150,13 +150,6 @@ def _send_past(
         sent += count
         note_success()
     console.print(f"{sent} events of the past were sent" if sent else "The store holds the past of every user")
-
-
-def _read_key(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DemoFailed(f"{file} cannot be read as a key") from error
 
 
 def _read_rate(text: str) -> float:

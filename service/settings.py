@@ -22,7 +22,14 @@ DEFAULT_TYPE = "view"
 
 STORE_SHARE = 0.4
 """Default share of the memory for the embedded store. A rewrite of its file may need twice that, at worst."""
-ARCHIVE_SETTINGS = ("redis_url", "redis_password_file", "archive_dir", "archive_minutes", "log_level")
+ARCHIVE_SETTINGS = (
+    "redis_url",
+    "redis_password_file",
+    "archive_dir",
+    "archive_minutes",
+    "archive_group_access",
+    "log_level",
+)
 """The settings of `nextitem-serve archive`."""
 JUDGE_SETTINGS = (
     "bundle",
@@ -89,6 +96,9 @@ class Settings(BaseSettings):
         le=720,
         description="Minutes between archiver runs. Each run archives the log and removes erased users from the "
         "archive.",
+    )
+    archive_group_access: bool = Field(
+        default=False, description="Let the group of the archive's folder read it, for a trainer that is another user."
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")

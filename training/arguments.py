@@ -228,6 +228,11 @@ def _add_retrain(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only if the newest day has over 5 %% unknown items, or the champion's live NDCG@10 fell by a tenth",
     )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="check that the last round of --every ended well and in time, then exit: status 0 if it did",
+    )
     parser.add_argument("--replace", action="store_true", help="also if a candidate is on trial, in place of that one")
     parser.add_argument(
         "--dry-run", action="store_true", help="say what would be done, train nothing and write nothing"

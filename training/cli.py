@@ -211,6 +211,11 @@ def _publish(options: argparse.Namespace) -> int:
 
 
 def _retrain(options: argparse.Namespace) -> int:
+    if options.check:
+        from training.retrain.rounds import check_rounds  # noqa: PLC0415 - the others import torch
+
+        check_rounds(options.runs)
+        return 0
     from training.retrain.command import run_retrain  # noqa: PLC0415 - imports torch and ONNX
 
     return run_retrain(options)

@@ -30,6 +30,7 @@ KEYS = {
     CLIENT_KEY: ["recommend", "events", "admin", "metrics"],
     Path("traffic/key"): ["recommend", "events", "admin"],
     Path("prometheus/key"): ["metrics"],
+    Path("day-two/key"): ["recommend", "events", "metrics"],
 }
 """The service's keys and what each opens; the first is for the person who runs the stack."""
 KEYS_FILE = Path("service/keys.json")
@@ -43,12 +44,13 @@ IDS = {
     "judge": 10001,
     "traffic": 10002,
     "archiver": 10003,
+    "day-two": 10004,
     "valkey": 999,
     "prometheus": 65534,
     "grafana": 472,
 }
 """The user and group of each in docker-compose.yml; the last three are those of the public images. The judge writes to
-the bundle folder, which is the service's."""
+the bundle folder, which is the service's; so does day-two, whose group alone is its own."""
 
 OWNERS = {
     "bundles": "service",
@@ -131,7 +133,7 @@ def render_keys(file: Path, keys: Mapping[Path, str], made: Sequence[str] = ()) 
 
 def _name_id(name: Path) -> str:
     """The id of a key of the stack, the same whenever it is made anew."""
-    return f"{_OURS}{name.parent}"
+    return f"{_OURS}{name.parent}".replace("-", "")
 
 
 def _note(name: Path) -> str:

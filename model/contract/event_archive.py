@@ -22,6 +22,9 @@ SUFFIX: Final = ".jsonl.gz"
 PATTERN: Final = f"*{SUFFIX}"
 """Glob pattern of segments."""
 
+LOCK: Final = "archive.lock"
+"""Held by the archiver: a folder that has it is an archive, though it may hold no segment yet."""
+
 COLUMNS: Final[Mapping[str, type]] = {
     "user_id": str,
     "event_id": str,

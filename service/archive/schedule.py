@@ -71,7 +71,8 @@ def archive_store(settings: Settings, *, once: bool, take_over: bool) -> int:
     if once and not take_over:
         return _archive_now(settings, settings.archive_dir)
     url = _require_url(settings)
-    with Archive(settings.archive_dir, lock_wait_s=LOCK_WAIT_S) as archive:
+    group_access = settings.archive_group_access
+    with Archive(settings.archive_dir, lock_wait_s=LOCK_WAIT_S, group_access=group_access) as archive:
         if once:
             _run_once(url, settings, archive, take_over=take_over)
         else:
@@ -86,7 +87,7 @@ def _archive_now(settings: Settings, folder: Path) -> int:
     until_s = time.monotonic() + ANSWER_WAIT_S
     while True:
         try:
-            with Archive(folder) as archive:
+            with Archive(folder, group_access=settings.archive_group_access) as archive:
                 asked.withdraw(folder)  # whoever was asked is gone
                 _run_once(_require_url(settings), settings, archive)
                 return 0

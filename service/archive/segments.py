@@ -1,7 +1,8 @@
 """The archive's folder: segments with the events that left the store's log (model/contract/event_archive.py).
 
 `<partition>.sha256` lists the segments for `sha256sum -c`. `<partition>.erased.json` lists the erasures that the
-segments went through. Files are written atomically and private.
+segments went through. Files are written atomically and private, but that the folder's group may be let in to read the
+segments: a trainer may be another user.
 
 Small neighbouring segments are merged into one. The merged segment is on disk before its sources are deleted. So a
 segment whose ids lie within another segment's is left from an interrupted merge, and is a duplicate.
@@ -12,6 +13,7 @@ import hashlib
 import os
 import re
 import secrets
+import stat
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +25,7 @@ import orjson
 from model.contract.atomic_files import hold_lock, write_whole
 from model.contract.event_archive import (
     EVENT_KEY,
+    LOCK,
     EntryId,
     Segment,
     group_merged,
@@ -36,7 +39,6 @@ from service.archive.merge_plan import plan_merges
 from service.archive.tombstones import Erased, drop_erased
 from service.errors import StartFailed
 
-LOCK = "archive.lock"
 STORE = "store"
 """Names the store whose log is here."""
 IDENTITY = "id"
@@ -44,6 +46,7 @@ IDENTITY = "id"
 
 _PARTIAL = re.compile(r"\..*\.partial")
 _MODE: Final = 0o600
+_READ_BY_GROUP: Final = 0o040
 
 
 class SegmentDamaged(StartFailed):
@@ -65,10 +68,12 @@ class FolderBusy(FolderRefused):
 class Archive:
     """The folder of segments; one process may write to it at a time. Use it as a context. Raises StartFailed."""
 
-    def __init__(self, folder: Path, *, lock_wait_s: float = 0.0) -> None:
+    def __init__(self, folder: Path, *, lock_wait_s: float = 0.0, group_access: bool = False) -> None:
         """`lock_wait_s` is how long to wait while another process ends."""
         self._folder = folder
         self._lock_wait_s = lock_wait_s
+        self._folder_mode = 0o750 if group_access else 0o700
+        self._segment_mode = _MODE | (_READ_BY_GROUP if group_access else 0)
         self._held = contextlib.ExitStack()
         """The lock."""
         self._segments: dict[int, list[Segment]] = {}
@@ -82,7 +87,8 @@ class Archive:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 held.enter_context(hold_lock(self._folder / LOCK, patience_s=self._lock_wait_s, mode=_MODE))
                 if self._folder.stat().st_uid == os.geteuid():  # else it is for its owner to say who may look
-                    self._folder.chmod(0o700)
+                    self._folder.chmod(self._folder_mode)
+                    self._set_modes()
             except BlockingIOError as error:
                 raise FolderBusy(f"another process archives to {self._folder}: run one archiver per folder") from error
             except OSError as error:
@@ -94,6 +100,13 @@ class Archive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._held.close()
+
+    def _set_modes(self) -> None:
+        """Let the group in to the segments that are there, or out, as was said this time. The lock is held."""
+        for path in filter(parse_segment, self._folder.iterdir()):
+            found = path.stat()
+            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != self._segment_mode:
+                path.chmod(self._segment_mode)
 
     @property
     def folder(self) -> Path:
@@ -252,7 +265,7 @@ class Archive:
         return damaged
 
     def _put(self, segment: Segment, packed: bytes) -> None:
-        write_whole(segment.path, packed, mode=_MODE)
+        write_whole(segment.path, packed, mode=self._segment_mode)
         self._digests[segment.partition][segment.path.name] = hashlib.sha256(packed).hexdigest()
 
 

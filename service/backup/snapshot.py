@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from model.contract.event_archive import LOCK as ARCHIVE_LOCK
 from model.contract.event_archive import SUFFIX
-from service.archive.segments import LOCK as ARCHIVE_LOCK
 from service.backup.file_copy import copy_file
 from service.embedded.append_only import Say, read_manifest
 from service.embedded.data_folder import APPEND_ONLY_FOLDER, MANIFEST

@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-ONE_SHOT = {"init", "trainer"}
-SERVICES = sorted(ONE_SHOT | {"valkey", "service", "archiver", "judge", "traffic", "prometheus", "grafana"})
+ONE_SHOT = {"init", "trainer", "day-two"}
+"""They do their work and end."""
+PROFILES = {"traffic": "traffic", "retrainer": "retrain", "day-two": "day-two"}
+"""Services that only run where their profile is asked for."""
+SERVICES = sorted(ONE_SHOT | PROFILES.keys() | {"valkey", "service", "archiver", "judge", "prometheus", "grafana"})
+ALL_PROFILES = ",".join(sorted(set(PROFILES.values())))
 FILES = {"plain": ["docker-compose.yml"], "gpu": ["docker-compose.yml", "docker-compose.gpu.yml"]}
 
 Service = dict[str, Any]
@@ -96,14 +100,14 @@ RULES: dict[str, tuple[Callable[[Service], bool], Service]] = {
 
 
 def ran_once(service: Service) -> bool:
-    """Whether it is one of the two that do their work and end."""
-    return is_init(service) or "demo.bundle" in (service.get("command") or [])
+    """Whether it is one of those that do their work and end."""
+    return is_init(service) or bool({"demo.bundle", "demo.stack"} & set(service.get("command") or []))
 
 
 @pytest.fixture(scope="module")
 def stacks(configure: Configure) -> dict[str, dict[str, Any]]:
     """The whole configuration without and with the GPU file."""
-    return {name: configure(*files) for name, files in FILES.items()}
+    return {name: configure(*files, COMPOSE_PROFILES=ALL_PROFILES) for name, files in FILES.items()}
 
 
 @pytest.mark.parametrize("stack", FILES)
@@ -144,14 +148,17 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
         "service": {"valkey": "healthy", "trainer": "completed_successfully"},
         "archiver": {"valkey": "healthy"},
         "judge": {"valkey": "healthy", "trainer": "completed_successfully"},
+        "retrainer": {"archiver": "healthy", "trainer": "completed_successfully"},
+        "day-two": {"service": "healthy", "archiver": "healthy", "judge": "healthy"},
         "traffic": {"service": "healthy"},
         "grafana": {"prometheus": "healthy"},
     }
-    # The service's own is in its image; the archiver's and the judge's must not be that one, which asks for a port.
+    # The service's own is in its image; those of its image's other containers must not be that one: it asks for a port.
     assert {name for name, service in services.items() if "test" in service.get("healthcheck", {})} == {
         "valkey",
         "archiver",
         "judge",
+        "retrainer",
         "traffic",
         "prometheus",
         "grafana",
@@ -159,18 +166,19 @@ def test_who_waits_for_whom(stacks: dict[str, dict[str, Any]]) -> None:
 
 
 def test_networks_lead_nowhere(stacks: dict[str, dict[str, Any]]) -> None:
-    """Only service, archiver and judge reach the store, no network leads out, and one-shot work has none."""
+    """Only service, archiver and judge reach the store, no network leads out, and who prepares or trains has none."""
     services, networks = stacks["plain"]["services"], stacks["plain"]["networks"]
     members = {
         network: {name for name in services if network in services[name].get("networks", {})} for network in networks
     }
     assert members == {
         "store": {"valkey", "service", "archiver", "judge"},
-        "edge": {"service", "traffic", "prometheus", "grafana"},
+        "edge": {"service", "traffic", "day-two", "prometheus", "grafana"},
     }
     assert networks["store"]["internal"] is True
     assert networks["edge"]["driver_opts"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
-    assert {name for name in services if services[name].get("network_mode") == "none"} == ONE_SHOT
+    alone = {name for name in services if services[name].get("network_mode") == "none"}
+    assert alone == {"init", "trainer", "retrainer"}
 
 
 def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
@@ -184,9 +192,18 @@ def test_stop_leaves_time_to_drain(stacks: dict[str, dict[str, Any]]) -> None:
     assert f"the service has {grace[1]} s" in (REPOSITORY / "docs" / "how-to" / "compose.md").read_text()
 
 
-def test_trainer_is_stopped_as_in_a_terminal(stacks: dict[str, dict[str, Any]]) -> None:
+def test_connections_outlive_the_worker_that_they_wait_for(stacks: dict[str, dict[str, Any]]) -> None:
+    """The service alone has workers that share a port: there a closed socket hands over its queue."""
+    services = stacks["plain"]["services"]
+    told = {name: service["sysctls"] for name, service in services.items() if service.get("sysctls")}
+    assert told == {"service": {"net.ipv4.tcp_migrate_req": "1"}}
+    assert int(services["service"]["environment"]["NEXTITEM_WORKERS"]) > 1
+
+
+@pytest.mark.parametrize("name", ["trainer", "day-two"])
+def test_trainer_is_stopped_as_in_a_terminal(stacks: dict[str, dict[str, Any]], name: str) -> None:
     """The signal reaches the training, which is a process below the container's first, and it has time to save."""
-    trainer = stacks["plain"]["services"]["trainer"]
+    trainer = stacks["plain"]["services"][name]
     assert trainer["init"] is True
     assert trainer["environment"]["TINI_KILL_PROCESS_GROUP"] == "1"
     assert trainer["stop_grace_period"] == "1m0s"
@@ -202,6 +219,8 @@ def test_threads_are_counted_by_the_container_s_processors(stacks: dict[str, dic
     both = {"OMP_NUM_THREADS": 2, "OPENBLAS_NUM_THREADS": 2, "POLARS_MAX_THREADS": 2}
     assert {name: threads for name, threads in told.items() if threads} == {
         "trainer": both,
+        "retrainer": both,
+        "day-two": both,
         "traffic": both,
         "service": {"OPENBLAS_NUM_THREADS": 1},
         "archiver": {"OPENBLAS_NUM_THREADS": 1},
@@ -223,9 +242,18 @@ def test_ports_are_those_of_the_readme_and_move(configure: Configure) -> None:
     assert published(SERVICE_PORT="8080")["service"] == "8080"
 
 
-def test_traffic_can_be_switched_off(configure: Configure) -> None:
-    """An empty COMPOSE_PROFILES leaves traffic out and nothing else."""
-    assert set(SERVICES) - set(configure("docker-compose.yml", COMPOSE_PROFILES="")["services"]) == {"traffic"}
+def test_profiles_switch_services_on_and_nothing_else(configure: Configure) -> None:
+    """An empty COMPOSE_PROFILES leaves out those that have one; .env asks for traffic alone; each can be asked for."""
+
+    def list_profiled(**environment: str) -> set[str]:
+        services = set(configure("docker-compose.yml", **environment)["services"])
+        assert services | PROFILES.keys() == set(SERVICES)
+        return services & PROFILES.keys()
+
+    assert list_profiled() == {"traffic"}
+    assert list_profiled(COMPOSE_PROFILES="") == set()
+    for name, profile in PROFILES.items():
+        assert list_profiled(COMPOSE_PROFILES=profile) == {name}
 
 
 def test_grafana_has_no_well_known_password(stacks: dict[str, dict[str, Any]]) -> None:
@@ -240,8 +268,9 @@ def test_grafana_has_no_well_known_password(stacks: dict[str, dict[str, Any]]) -
 def test_users_are_those_that_init_prepares_for(stacks: dict[str, dict[str, Any]], prepare: Any) -> None:
     """Each service runs as the user that its volumes are given to, and init sees every volume."""
     services = stacks["plain"]["services"]
-    assert {name: services[name]["user"] for name in prepare.IDS} == {
-        name: f"{number}:{number}" for name, number in prepare.IDS.items()
+    ids = prepare.IDS
+    assert {name: services[name]["user"] for name in ids} == {
+        name: f"{ids['service'] if name == 'day-two' else number}:{number}" for name, number in ids.items()
     }
     assert services["trainer"]["user"] == services["service"]["user"]
     targets = {Path(mount["target"]) for mount in services["init"]["volumes"]}
@@ -263,10 +292,13 @@ def test_settings_are_the_service_s(stacks: dict[str, dict[str, Any]], monkeypat
 
 
 def test_clients_find_their_keys(stacks: dict[str, dict[str, Any]], prepare: Any) -> None:
-    """Traffic and Prometheus read the keys that init makes for them, and see the volume that holds them."""
+    """Those that ask the service read the keys that init makes for them, and see the volume that holds them."""
     services = stacks["plain"]["services"]
     prometheus = (REPOSITORY / "deploy" / "prometheus" / "prometheus.yml").read_text()
-    for name, said in (("traffic", " ".join(services["traffic"]["command"])), ("prometheus", prometheus)):
+    said_by = {name: " ".join(services[name]["command"]) for name in ("traffic", "day-two")} | {
+        "prometheus": prometheus
+    }
+    for name, said in said_by.items():
         [mounted] = [mount["target"] for mount in services[name]["volumes"] if mount["source"] == "secrets"]
         assert Path(name) / "key" in prepare.KEYS
         assert f"{mounted}/{name}/key" in said
@@ -299,6 +331,53 @@ def test_judge_writes_to_the_bundles_alone(stacks: dict[str, dict[str, Any]]) ->
         "/bundles": True,
     }
     assert judge["cpu_shares"] < 1024
+
+
+def test_retrainer_reads_the_archive_and_writes_runs_and_bundles(stacks: dict[str, dict[str, Any]]) -> None:
+    """As the user whose they are, and by the group of the archiver, which lets it in. No secret, and it yields."""
+    services = stacks["plain"]["services"]
+    retrainer, archiver = services["retrainer"], services["archiver"]
+    assert {mount["target"]: mount.get("read_only", False) for mount in retrainer["volumes"]} == {
+        "/runs": False,
+        "/bundles": False,
+        "/archive": True,
+    }
+    assert retrainer["user"] == services["trainer"]["user"]
+    assert retrainer["group_add"] == [archiver["user"].partition(":")[2]]
+    assert archiver["environment"]["NEXTITEM_ARCHIVE_GROUP_ACCESS"] == "true"
+    assert retrainer["cpu_shares"] < 1024
+
+
+def test_day_two_is_let_in_to_what_it_needs(stacks: dict[str, dict[str, Any]], prepare: Any) -> None:
+    """It owns runs and bundles, reads the archive by its group, and of the secrets its own key alone."""
+    services = stacks["plain"]["services"]
+    day_two, ids = services["day-two"], prepare.IDS
+    assert day_two["user"] == f"{ids['service']}:{ids['day-two']}"
+    assert day_two["group_add"] == services["retrainer"]["group_add"] == [str(ids["archiver"])]
+    assert {name for name, service in services.items() if service.get("group_add")} == {"day-two", "retrainer"}
+    assert list(ids.values()).count(ids["day-two"]) == 1
+    assert {mount["target"]: mount.get("read_only", False) for mount in day_two["volumes"]} == {
+        "/secrets": True,
+        "/runs": False,
+        "/bundles": False,
+        "/archive": True,
+    }
+    assert f"--archive-minutes={services['archiver']['environment']['NEXTITEM_ARCHIVE_MINUTES']}" in day_two["command"]
+
+
+def test_retrainer_and_its_probe_are_the_command_s(stacks: dict[str, dict[str, Any]]) -> None:
+    """The trainer's own parser takes both, they agree on the folders, and the first round has time to train."""
+    from training.arguments import make_parser  # noqa: PLC0415 - only this test needs the trainer
+
+    retrainer = stacks["plain"]["services"]["retrainer"]
+    options, probe = (
+        make_parser().parse_args(words[words.index("retrain") :])
+        for words in (retrainer["command"], retrainer["healthcheck"]["test"])
+    )
+    assert (options.every, options.if_needed, options.check) == (86400.0, True, False)
+    assert probe.check
+    assert (probe.data, probe.bundle, probe.runs) == (options.data, options.bundle, options.runs)
+    assert retrainer["healthcheck"]["start_period"] == "30m0s"
 
 
 def test_how_often_the_log_is_archived_is_the_operator_s_to_say(configure: Configure) -> None:

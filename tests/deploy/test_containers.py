@@ -3,6 +3,7 @@
 What differs is where things lie: volumes are folders, the store listens on a unix socket, the port is a free one.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -109,7 +110,7 @@ def describe(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Start:
     """A container by its name in the compose file."""
-    services = configure("docker-compose.yml")["services"]
+    services = configure("docker-compose.yml", COMPOSE_PROFILES="traffic,retrain,day-two")["services"]
     socket_path, secrets = store
     volumes = secrets.parent
     shutil.copytree(BUNDLE, volumes / "bundles", dirs_exist_ok=True)
@@ -270,6 +271,32 @@ def _move_back(file: Path) -> None:
     """As if nothing had touched it for two minutes."""
     long_ago_s = time.time() - 120
     os.utime(file, (long_ago_s, long_ago_s))
+
+
+def test_retrainer_is_healthy_once_a_round_has_ended(describe: Start, store: tuple[Path, Path]) -> None:
+    """In a new stack nothing is archived yet, which is no failure; it goes on until it is stopped."""
+    retrainer, archive = describe("retrainer"), store[1].parent / "archive"
+    archive.mkdir(exist_ok=True)
+    (archive / "archive.lock").touch()
+    assert not list(archive.glob("*.jsonl.gz"))
+    assert not retrainer.is_healthy()
+    with retrainer.run() as process:
+        retrainer.wait_for(process, retrainer.is_healthy)
+        assert "holds no event yet" in retrainer.log.read_text()
+        assert retrainer.stop(process, signal.SIGINT) == 130, retrainer.log.read_text()
+
+
+def test_day_two_does_not_begin_beside_the_retrainer(describe: Start, store: tuple[Path, Path]) -> None:
+    """It takes its arguments and its key, sees the retrainer's lock, and ends with a sentence: nothing was changed."""
+    day_two, volumes = describe("day-two"), store[1].parent
+    before = (volumes / "bundles" / "current").read_bytes()
+    with (volumes / "runs" / "retrain.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with day_two.run() as process:
+            assert process.wait(START_S) == 1
+    assert "a retraining is under way" in " ".join(day_two.log.read_text().split())
+    assert (volumes / "bundles" / "current").read_bytes() == before
+    assert not (volumes / "runs" / "day-two").exists()
 
 
 def test_trainer_trains_until_it_is_stopped(describe: Start, store: tuple[Path, Path]) -> None:

@@ -51,6 +51,7 @@ def test_passwords_are_long_different_and_kept(volumes: Path, prepare: Any) -> N
         "client/key",
         "traffic/key",
         "prometheus/key",
+        "day-two/key",
     ]
     files = [volumes / prepare.SECRETS / name for name in prepare.PASSWORDS]
     first = [file.read_text() for file in files]
@@ -78,6 +79,7 @@ def test_secrets_are_for_one_group_each(volumes: Path, prepare: Any) -> None:
         (prepare.KEYS_FILE, "service"),
         (Path("traffic/key"), "traffic"),
         (Path("prometheus/key"), "prometheus"),
+        (Path("day-two/key"), "day-two"),
     ):
         file = volumes / prepare.SECRETS / name
         assert stat.S_IMODE(file.stat().st_mode) == 0o440
@@ -185,7 +187,7 @@ def test_keys_of_others_are_kept_and_removed_ones_replaced(volumes: Path, prepar
     assert added is not None
     assert after["the shop"] == added[1]
     assert {note for note in after if after[note] != before[note]} == {"init: traffic"}
-    assert len(after) == 4
+    assert len(after) == len(prepare.KEYS) + 1
     for broken in ("{", "[]", '{"keys": [1]}'):
         file.chmod(0o600)
         file.write_text(broken)
@@ -202,7 +204,7 @@ def test_note_does_not_make_a_key_init_s(volumes: Path, prepare: Any, note: str)
     prepare.prepare(volumes, USERS.read_text(), Owners().chown)
     keys = read_keys(file)
     assert added in [(key.id, key.sha256) for key in keys]
-    assert len(keys) == 4
+    assert len(keys) == len(prepare.KEYS) + 1
 
 
 def test_replaced_key_opens_nothing_whatever_its_id_was(volumes: Path, prepare: Any) -> None:
@@ -222,7 +224,7 @@ def test_replaced_key_opens_nothing_whatever_its_id_was(volumes: Path, prepare: 
     prepare.prepare(volumes, USERS.read_text(), Owners().chown)
     keys = read_keys(secrets / prepare.KEYS_FILE)
     assert split_key(old) not in [(key.id, key.sha256) for key in keys]
-    assert len(keys) == 3
+    assert len(keys) == len(prepare.KEYS)
 
 
 def test_keys_made_meanwhile_are_not_lost(volumes: Path, prepare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +248,7 @@ def test_keys_made_meanwhile_are_not_lost(volumes: Path, prepare: Any, monkeypat
     threads[0].join(30)
     known = [(key.id, key.sha256) for key in read_keys(file)]
     assert split_key(added[0]) in known
-    assert len(known) == 4
+    assert len(known) == len(prepare.KEYS) + 1
 
 
 def test_interrupted_run_is_made_good(volumes: Path, prepare: Any) -> None:

@@ -1,5 +1,6 @@
 """The demo's own parts: it must find a false answer, count right, and leave nothing running however it ends."""
 
+import fcntl
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from demo.commands import DemoFailed, serve
 from demo.movielens import SHIFT_MS, Rating, read_ratings
 from demo.replay import Online, _verify, count_stored
 from demo.traffic import Traffic, _send_past
+from training.runs.lock import FIT
 
 BUNDLE = Path(__file__).parents[1] / "serving" / "bundle"
 HISTORY = [Rating("u", "h1", 4.0, 1), Rating("u", "h2", 5.0, 2)]
@@ -122,6 +124,39 @@ def test_a_model_that_does_not_beat_popularity_is_not_kept(tmp_path, train_in_no
     make_bundle(*folders, "bert4rec-small", fresh=True)
     assert "dropped and another one trained: you asked for it" in " ".join(capsys.readouterr().out.split())
     assert json.loads((run / "results.json").read_text())["over_popularity"]["value"] == 0.06
+
+
+@pytest.mark.parametrize(("by", "again"), [("publish", True), ("judge", False), ("cli:somebody", False)])
+def test_another_start_leaves_alone_what_a_verdict_or_a_person_chose(tmp_path, train_in_no_time, capsys, by, again):
+    """A retrained model that was promoted answers after the next start, too; asked for a fresh one, it is published."""
+    commands, leads = train_in_no_time
+    leads += [{"value": 0.05, "low": 0.04, "high": 0.06}] * 2
+    folders = (tmp_path / "data", tmp_path / "runs", tmp_path / "bundles")
+    run = make_bundle(*folders, "bert4rec-small", fresh=False)
+    (run / "published.json").write_text('{"versions": ["a"]}')
+    folders[2].mkdir()
+    history = [{"champion": "a", "by": "publish"}, {"champion": "b", "by": by}]
+    (folders[2] / "deployment.json").write_text(json.dumps({"champion": "b", "history": history}))
+    commands.clear()
+    capsys.readouterr()
+    make_bundle(*folders, "bert4rec-small", fresh=False)
+    assert commands == ["fetch", "fit", *(["publish"] if again else [])]
+    assert ("has chosen another version" in " ".join(capsys.readouterr().out.split())) == (not again)
+    make_bundle(*folders, "bert4rec-small", fresh=True)
+    assert commands[-1] == "publish"
+
+
+def test_a_run_is_not_dropped_under_a_training(tmp_path, train_in_no_time):
+    """Whose lock is held: the second trainer of two says so, and the first one's run is left alone."""
+    _, leads = train_in_no_time
+    leads += [{"value": 0.05, "low": 0.04, "high": 0.06}]
+    folders = (tmp_path / "data", tmp_path / "runs", tmp_path / "bundles")
+    run = make_bundle(*folders, "bert4rec-small", fresh=False)
+    with (run / FIT).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(DemoFailed, match="another training is under way"):
+            make_bundle(*folders, "bert4rec-small", fresh=True)
+    assert (run / "results.json").is_file()
 
 
 def test_a_run_that_was_stopped_is_no_weak_one(tmp_path):

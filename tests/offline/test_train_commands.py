@@ -1,5 +1,6 @@
 """The commands as a user calls them."""
 
+import fcntl
 import json
 import os
 import re
@@ -252,6 +253,26 @@ def test_a_tie_is_no_win(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "No winner: pop and markov have the same NDCG@10." in out
     assert " wins: its" not in out
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_two_trainings_never_share_a_run(tmp_path, cycle_csv, recipe, capsys, begun):
+    """The second is refused and changes nothing, be the run begun or about to be. A finished one is read."""
+    run = tmp_path / "run"
+    fit = ["fit", recipe, "--data", str(cycle_csv), "--out", str(run), "--set", "train.epochs=1"]
+    longer = [*fit, "--resume", "--set", "train.epochs=2"] if begun else fit
+    if begun:
+        assert main(fit) == 0
+    else:
+        run.mkdir()
+    with (run / "fit.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+        assert main(longer) == 2
+        assert f"another training is under way: it holds {run / 'fit.lock'}" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+        assert not begun or main([*fit, "--resume"]) == 0
+    assert main(longer) == 0
 
 
 def test_a_killed_run_leaves_a_whole_checkpoint(tmp_path, cycle_csv, recipe):

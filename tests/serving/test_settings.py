@@ -24,6 +24,7 @@ OTHERS = {
     "store_memory_mb": "100",
     "archive_dir": "some/archive",
     "archive_minutes": "5",
+    "archive_group_access": "true",
     "host": "::1",
     "port": "0",
     "keys_file": "some/keys",

@@ -8,7 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from model.contract.event_archive import COLUMNS, EVENT_KEY, PATTERN, REQUIRED, group_merged, parse_segment, read_lines
+from model.contract.event_archive import (
+    COLUMNS,
+    EVENT_KEY,
+    LOCK,
+    PATTERN,
+    REQUIRED,
+    group_merged,
+    parse_segment,
+    read_lines,
+)
 from training.errors import DataError
 
 SEGMENTS = "segments"
@@ -37,6 +46,11 @@ def read_segments(folder: Path) -> pl.DataFrame:
             rows = pl.concat([_read(segment) for segment in _list(folder)])
             return rows.unique(list(EVENT_KEY), keep="first", maintain_order=True)
     raise DataError(f"{folder} keeps changing: stop the archiver, or train from a copy")
+
+
+def is_new_archive(path: Path) -> bool:
+    """Whether this is the folder of an archiver that has archived nothing yet."""
+    return (path / LOCK).is_file() and not any(path.glob(PATTERN))
 
 
 def _list(folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -43,6 +44,7 @@ from training.recipe import DataRecipe, Recipe
 from training.recipe_models import BASELINES, BaselineRecipe, TransformerRecipe
 from training.runs.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from training.runs.evaluate import cut, make_scorer, name_protocol, print_note
+from training.runs.lock import FIT, hold_lock
 from training.runs.networks import load_network, make_network
 from training.runs.progress import Epoch, Progress
 from training.runs.run import Run
@@ -73,7 +75,7 @@ def fit(
     if recipe.data.split == "none":
         raise RecipeError("data.split = none leaves nothing to stop by or to test on: fit needs leave-one-out or time")
     device = check_device(recipe)
-    with join_processes(device) as processes:
+    with ExitStack() as held, join_processes(device) as processes:
         if processes.first:
             _check_folder(run, resume=resume)
         metadata = read_items(items) if items else None
@@ -82,11 +84,18 @@ def fit(
 
         def begin() -> dict[str, Any] | None:
             if run.exists:
-                if _check_same(run, recipe, log):
+                longer = _check_same(run, recipe, log)
+                if run.is_finished and not longer:
+                    return run.read_results()
+                held.enter_context(hold_lock(out / FIT, "training"))
+                if longer:
                     run.change_length(recipe)
             else:
                 columns = learn_columns(recipe.model, metadata, log.vocabulary)
                 event_features = learn_event_features(recipe, log, split.train)
+                held.enter_context(hold_lock(out / FIT, "training"))
+                if run.exists:
+                    raise RunError(f"another training has just begun {run.path}: continue that one with --resume")
                 run.start(recipe, log, metadata, columns, event_features, train=split.train, data=data, device=device)
             return run.read_results() if run.is_finished else None
 
@@ -104,8 +113,12 @@ def fit(
 def _check_folder(run: Run, *, resume: bool) -> None:
     if run.exists and not resume:
         raise RunError(f"{run.path} already holds a run: continue it with --resume, or choose another --out")
-    if not run.exists and run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())) and not resume:
+    if not run.exists and not resume and run.path.exists() and (not run.path.is_dir() or _holds_files(run.path)):
         raise RunError(f"{run.path} is not empty: choose another --out")
+
+
+def _holds_files(folder: Path) -> bool:
+    return any(path.name != FIT for path in folder.iterdir())  # it is left by a training that could not begin
 
 
 def check_device(recipe: Recipe) -> torch.device:

@@ -4,16 +4,19 @@ import argparse
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from model.contract.atomic_files import hold_lock
-from training.errors import RunError, TrainingError
+from training.errors import TrainingError
 from training.fit.interrupt import Interrupt
 from training.retrain.order import Order, Outcome, Stopped
 from training.retrain.retrain import retrain
+from training.retrain.rounds import note_round
+from training.runs.lock import hold_lock
 
 LOCK = "retrain.lock"
 INTERRUPTED = 130
+RETRY_S = 3600.0
+"""How soon a round that failed is tried again at the latest."""
 _LOOK_S = 0.2
 """How soon a signal ends the wait for the next retraining."""
 
@@ -38,7 +41,9 @@ def run_retrain(options: argparse.Namespace) -> int:
         dry_run=options.dry_run,
         replace=options.replace,
     )
-    with hold_runs(order), Interrupt() as interrupt:
+    # A dry run needs no lock, and writes none.
+    lock = contextlib.nullcontext() if order.dry_run else hold_lock(order.runs / LOCK, "retraining")
+    with lock, Interrupt() as interrupt:
         try:
             if options.every is None:
                 return _say(retrain(order, stop=interrupt.is_asked, announce=_note)).code
@@ -48,34 +53,24 @@ def run_retrain(options: argparse.Namespace) -> int:
         return 128 + (interrupt.received or INTERRUPTED - 128)
 
 
-@contextlib.contextmanager
-def hold_runs(order: Order) -> Iterator[None]:
-    """Hold the runs' folder for the one retraining that is under way; a dry run needs no lock, and writes none.
-
-    Raises RunError if another process holds it.
-    """
-    if order.dry_run:
-        yield
-        return
-    with contextlib.ExitStack() as held:
-        order.runs.mkdir(parents=True, exist_ok=True)
-        try:
-            held.enter_context(hold_lock(order.runs / LOCK, patience_s=0.0))
-        except BlockingIOError as error:
-            raise RunError(f"another retraining is under way: it holds {order.runs / LOCK}") from error
-        yield
-
-
 def _repeat(order: Order, every_s: float, stop: Callable[[], bool]) -> None:
-    """Retrain now and every so many seconds, counted from beginning to beginning, until `stop`."""
+    """Retrain now and every so many seconds, counted from beginning to beginning, until `stop`.
+
+    A round that fails is tried again within the hour.
+    """
     while True:
-        next_s = time.monotonic() + every_s
+        began_s, failure = time.monotonic(), None
         try:
             _say(retrain(order, stop=stop, announce=_note))
         except TrainingError as error:
-            _note(str(error))
+            failure = str(error)
         except OSError as error:  # a full disk, a folder that cannot be read for a while
-            _note(f"{error.filename or 'input or output'}: {error.strerror or error}")
+            failure = f"{error.filename or 'input or output'}: {error.strerror or error}"
+        if failure is not None:
+            _note(failure)
+        if not order.dry_run:
+            note_round(order.runs, every_s, failure)
+        next_s = began_s + (every_s if failure is None else min(every_s, RETRY_S))
         while True:  # a retraining that took longer than `every_s` must not hide a signal
             if stop():
                 raise Stopped

@@ -2,6 +2,7 @@
 
 ```
 RUNS/retrain.lock              held by the one retraining that is under way
+     last-round.json           with --every: how the last round ended
      retrain-TIME/measured     the run without the newest events, which the offline trial judges
                  /whole        its refit on all events, which is published
                  /report.md, report.png, retrain.json
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from training.data.archive import is_new_archive
 from training.data.interactions import Log
 from training.data.reader import read_log
 from training.recipe import Recipe
@@ -35,8 +37,8 @@ def retrain(order: Order, *, stop: Callable[[], bool], announce: Callable[[str],
     Then nothing is on trial, unless only the report failed. The run of a bundle that was written stays.
     """
     champion = find_champion(order.bundle, order.runs)
-    if champion.deployment.candidate and not order.replace:
-        return Outcome(0, say_busy(champion.deployment))
+    if pause := _find_pause(order, champion):
+        return Outcome(0, pause)
     recipe = choose_recipe(champion, order.recipe, order.settings)
     start = choose_start(order.start, champion, recipe)
     log = read_log(order.data, recipe.data, base=order.base)
@@ -62,6 +64,13 @@ def retrain(order: Order, *, stop: Callable[[], bool], announce: Callable[[str],
         if not _is_worth_keeping(folder):
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _find_pause(order: Order, champion: Champion) -> str | None:
+    """Why there is nothing to do before the log is read, or None."""
+    if champion.deployment.candidate and not order.replace:
+        return say_busy(champion.deployment)
+    return f"nothing to learn: {order.data} holds no event yet" if is_new_archive(order.data) else None
 
 
 def _is_worth_keeping(folder: Path) -> bool:

@@ -18,6 +18,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     attention.png                    where a transformer looks; none where all histories are short
     published.json                   the versions of the bundles that hold its weights
     retrained.json                   of a refit: the recipe that it was measured by, and its parent's version
+    fit.lock                         held by the one training that writes here
 ```
 
 A baseline has no weights and no plots: it counts the log anew.

@@ -5,6 +5,8 @@ import fcntl
 import json
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -18,7 +20,7 @@ from model.contract.deployment.writer import change_deployment
 from training.cli import main
 from training.errors import TrainingError
 from training.fit.interrupt import Interrupt
-from training.retrain import command, retrain, retraining
+from training.retrain import command, retrain, retraining, rounds
 from training.retrain.champion import find_champion
 from training.retrain.order import Outcome
 from training.runs.run import Run
@@ -172,6 +174,7 @@ def test_every_goes_on_until_a_signal(call, archive, monkeypatch):
         return Outcome(0, "nothing to learn")
 
     monkeypatch.setattr(command, "retrain", fail_once)
+    monkeypatch.setattr(command, "RETRY_S", 0.001)
     code, out, err = call(archive, "--every", "0.01s")
     assert (code, len(rounds)) == (143, 4)
     assert "the log is malformed" in err
@@ -209,6 +212,54 @@ def test_the_run_of_a_bundle_that_was_written_stays(call, place, archive, monkey
     assert place.deployment.candidate == (None if failing == "change_deployment" else written)
     [run] = place.runs.glob("retrain-*/whole")
     assert Run(run).read_versions() == [written]
+
+
+def test_a_probe_is_told_how_the_last_round_ended(call, place, archive, monkeypatch):
+    """Well and in time is 0; failed, too long ago, unreadable and none yet are 1 and a sentence; without torch."""
+    last = place.runs / rounds.LAST
+    assert "no round of retrain --every has ended yet" in call(archive, "--check")[2]
+    failures = [TrainingError("the disk is full"), None]
+
+    def play(*_, **__):
+        failure = failures.pop(0)
+        if failure:
+            raise failure
+        signal.raise_signal(signal.SIGTERM)
+        return Outcome(0, "nothing to learn")
+
+    found = []
+    monkeypatch.setattr(command, "retrain", play)
+    monkeypatch.setattr(command, "RETRY_S", 0.001)
+    noted = rounds.note_round
+
+    def note(*words):
+        noted(*words)
+        found.append(call(archive, "--check")[::2])
+
+    monkeypatch.setattr(command, "note_round", note)
+    assert call(archive, "--every", "24h")[0] == 143
+    assert [code for code, _ in found] == [1, 0]
+    assert "the last round failed: the disk is full" in found[0][1]
+    document = json.loads(last.read_text())
+    for hours, code in ((71, 0), (73, 1)):
+        last.write_text(json.dumps(document | {"ended_at_s": time.time() - hours * 3600}))
+        assert call(archive, "--check")[0] == code
+    assert "the last round ended 73 hours ago" in call(archive, "--check")[2]
+    last.write_text("[]")
+    assert "cannot be read" in call(archive, "--check")[2]
+    probe = "import sys; from training.cli import main; main(sys.argv[1:]); sys.exit('torch' in sys.modules)"
+    words = ["retrain", "--data", ".", "--bundle", ".", "--runs", str(place.runs), "--check"]
+    assert subprocess.run([sys.executable, "-c", probe, *words], check=False, timeout=120).returncode == 0
+
+
+def test_an_archive_without_events_is_no_failure(call, tmp_path):
+    """It is one that was begun a moment ago. Another folder without segments is a wrong call."""
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    assert call(folder)[0] == 2
+    (folder / "archive.lock").touch()
+    code, out, _ = call(folder)
+    assert (code, "holds no event yet" in out) == (0, True)
 
 
 def test_stop_leaves_nothing_behind(call, place, archive, monkeypatch):

@@ -41,15 +41,15 @@ def folder(quick_folder):
 def archive_now(store_url, folder):
     """Run the archiver once."""
 
-    async def run():
+    async def run(options):
         client = connect(store_url)
         try:
-            with Archive(folder) as archive:
+            with Archive(folder, **options) as archive:
                 return await Archiver(client, archive).run()
         finally:
             await client.aclose()
 
-    return lambda: asyncio.run(run())
+    return lambda **options: asyncio.run(run(options))
 
 
 @pytest.fixture
@@ -586,6 +586,26 @@ def test_files_are_private(archive_now, send, folder):
     archive_now()
     assert folder.stat().st_mode & 0o077 == 0
     assert [path.name for path in folder.iterdir() if path.stat().st_mode & 0o077] == []
+
+
+def test_a_group_is_let_in_to_the_segments_alone_and_out_again(archive_now, send, folder):
+    """Those that were there before and those that come, to read; locks, ids and requests stay private."""
+
+    def list_open():
+        return {path.name for path in folder.iterdir() if path.stat().st_mode & 0o077}
+
+    send(["a"])
+    archive_now()
+    with Archive(folder, group_access=True):
+        assert folder.stat().st_mode & 0o077 == 0o050
+        assert list_open() == {path.name for path in folder.glob("*.jsonl.gz")} != set()
+    send(["b"])
+    archive_now(group_access=True)
+    assert list_open() == {path.name for path in folder.glob("*.jsonl.gz")}
+    assert {path.stat().st_mode & 0o077 for path in folder.glob("*.jsonl.gz")} == {0o040}
+    with Archive(folder):
+        assert folder.stat().st_mode & 0o077 == 0
+        assert list_open() == set()
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,18 @@ def test_archiver_is_another_process_and_comes_back(settings_for, store_url, raw
     assert "Archiver process ended with status -9" in caplog.text
 
 
+@pytest.mark.parametrize("once", [True, False])
+def test_the_group_is_let_in_where_that_is_set(settings_for, store_url, once):
+    """By a run of the command, and by the process that the service starts."""
+    settings = settings_for(archive_group_access=True)
+    if once:
+        assert schedule.archive_store(settings, once=True, take_over=False) == 0
+    else:
+        with schedule.run_archiver(store_url, settings):
+            await_true(lambda: settings.archive_dir.stat().st_mode & 0o777 == 0o750)
+    assert settings.archive_dir.stat().st_mode & 0o777 == 0o750
+
+
 def test_archiver_that_cannot_start_is_tried_again(settings_for, store_url, raw, monkeypatch, caplog):
     """While there are no more open files, for one."""
     monkeypatch.setattr(child_process, "RESTART_S", (0.05, 0.05))
