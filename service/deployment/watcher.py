@@ -30,6 +30,7 @@ from service.errors import ModelRefused, StartFailed
 from service.inference.refusal import refuse_bundle
 from service.recommend.recommender import Recommender
 from service.settings import Settings
+from service.telemetry.logs import FaultLog
 from service.telemetry.metrics import Metrics
 
 MAX_PAUSE_S: Final = 0.05
@@ -75,8 +76,7 @@ class Watcher:
         self._deployment: Deployment | None = None
         self._stray: str | None = None
         """The version that `current` names, though another one is the champion."""
-        self._fault: str | None = None
-        """Why the deployment could not be read last time."""
+        self._fault = FaultLog(_log)
         self._told_ns = instance.last_told_ns()
         self._tried_s = float("-inf")
         self._folder_name: str | None = None
@@ -140,14 +140,15 @@ class Watcher:
         try:
             deployment = read_deployment(self._root)
         except DeploymentError as error:
-            self._note_fault(str(error))
+            if self._fault.report("The deployment cannot be read: nothing changes", why=str(error)):
+                self._metrics.model.reloaded("malformed")
             return
         except BundleError as error:
             version = self._read_current()
             if acts and self._retries.is_due((version, describe_folder(self._root / version))):
                 self._refuse(version, refuse_bundle(error))
             return
-        self._fault = None
+        self._fault.clear()
         before, self._deployment = self._deployment, deployment
         if before is not None and deployment.generation < before.generation:
             _log.warning("The deployment went back from generation %d to %d", before.generation, deployment.generation)
@@ -264,13 +265,6 @@ class Watcher:
                 extra={"fields": {"code": refusal.code, "why": str(refusal)}},
             )
         self._report()
-
-    def _note_fault(self, sentence: str) -> None:
-        """The deployment cannot be read: what serves serves on."""
-        if sentence != self._fault:
-            self._metrics.model.reloaded("malformed")
-            _log.error("The deployment cannot be read: nothing changes", extra={"fields": {"why": sentence}})
-        self._fault = sentence
 
     def _warn_of_stray(self, deployment: Deployment) -> None:
         """Say once that somebody wrote `current`, which counts no more."""
