@@ -64,7 +64,8 @@ class Reporter:
 
     def describe(self) -> WorkerState:
         """What this worker serves now."""
-        variants, refusal = self._recommender.variants, self._followed().refusal
+        variants, followed = self._recommender.variants, self._followed()
+        refusal = followed.refusal
         return WorkerState(
             worker=self._instance.worker,
             generation=variants.generation,
@@ -74,6 +75,7 @@ class Reporter:
             if refusal is None
             else Refused(refusal.version, refusal.code, format_rfc_3339(refusal.since_ms)),
             at_ms=now_ms(),
+            folder_id="" if followed.deployment is None else followed.deployment.folder_id,
             breaker_open=variants.candidate is not None and variants.candidate.monitor.out_of_use,
         )
 

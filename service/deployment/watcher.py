@@ -243,7 +243,8 @@ class Watcher:
 
     def _settle(self, deployment: Deployment, *, changed: bool) -> None:
         """What should serve serves."""
-        if self._recommender.variants.generation != deployment.generation:
+        variants = self._recommender.variants
+        if (variants.folder_id, variants.generation) != (deployment.folder_id, deployment.generation):
             self._candidate.withdraw_unwanted(deployment, loop=self._require_loop())
             self._swapper.adopt(deployment, loop=self._require_loop())
         self._metrics.model.follows(deployment.generation)

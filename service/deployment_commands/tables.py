@@ -89,6 +89,7 @@ def describe_status(deployment: Deployment, sight: Sight, stray: str | None) -> 
             }
             for worker in sight.workers
         ],
+        "other_workers": len(sight.others),
     }
 
 
@@ -102,6 +103,8 @@ def format_status(deployment: Deployment, sight: Sight) -> str:
         ("verdicts", "by the judge" if deployment.trial.auto else "held: only people promote and return"),
     ]
     text = format_rows(lines)
+    if sight.others:
+        text += f"\n\n{len(sight.others)} workers of other bundle folders, or of single bundles, report to this store."
     if not sight.workers:
         return text
     rows: list[tuple[str, ...]] = [("worker", "generation", "champion", "candidate", "refused")]

@@ -26,10 +26,10 @@ async def observe_workers(client: Redis, deployment: Deployment, since: int) -> 
     first = max(since, deployment.generation - GENERATIONS + 1)
     async with asyncio.timeout(ANSWER_S):
         counts = [
-            await read_variant_counts(client, generation)
+            await read_variant_counts(client, deployment.folder_id, generation)
             for generation in range(min(first, deployment.generation), deployment.generation + 1)
         ]
-        states = await read_worker_states(client)
+        states = [state for state in await read_worker_states(client) if state.folder_id == deployment.folder_id]
     candidate, last = deployment.candidate, counts[-1]
     return Observations(
         champion=_observe([each["champion"] for each in counts]),

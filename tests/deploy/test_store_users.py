@@ -73,8 +73,8 @@ async def use_everything(history: HistoryStore) -> None:
     assert len(found.item_ids) == 3
     assert (await history.export("u"))[0] == 5
     await history.erase("u")
-    await add_variant_counts(history._client, 7, {"candidate:answers": 2})  # as a worker, with its own client
-    assert (await read_variant_counts(history._client, 7))["candidate"].answers >= 2
+    await add_variant_counts(history._client, "f", 7, {"candidate:answers": 2})  # as a worker, with its own client
+    assert (await read_variant_counts(history._client, "f", 7))["candidate"].answers >= 2
     await history.ping()
     assert (await history.inspect()).durable
     await write_worker_state(history._client, WORKER)
@@ -197,9 +197,9 @@ def test_judge_may_do_exactly_what_it_does(
         "RPUSH nextitem:history:{00}:u x",
         "LTRIM nextitem:history:{00}:u 1 0",
         "HDEL nextitem:history:{00}:u x",
-        "HINCRBY nextitem:variants:7 candidate:answers 1",
-        "HDEL nextitem:variants:7 candidate:answers",
-        "DEL nextitem:variants:7",
+        "HINCRBY nextitem:variants:f:7 candidate:answers 1",
+        "HDEL nextitem:variants:f:7 candidate:answers",
+        "DEL nextitem:variants:f:7",
         "HSET nextitem:workers instance:1 x",
         "DEL nextitem:workers",
         # what it need not read

@@ -15,7 +15,6 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from benchmarks.harness.bundles import rename_items
@@ -26,7 +25,7 @@ from service.auth.key_file import Scope, create_key
 from service.deployment.probe import Verdict
 from service.recommend.assignment import assign
 from service.recommend.recommendation_id import RecommendationIds
-from service.store.variant_counts import name_variant_counts, read_variant_counts
+from service.store.variant_counts import read_variant_counts
 
 CHAMPION, CANDIDATE = "20261121T101500-tiny", "20261122T101500-trial"
 BY_MODEL = {None, "store_unavailable"}
@@ -43,11 +42,9 @@ def bundles(bundle_path, tmp_path):
 
 
 @pytest.fixture
-def start(make_client, bundles, monkeypatch, service_store):
+def start(make_client, bundles, monkeypatch):
     """Start a service in this process that follows the folder, with the candidate in use by a share of users."""
     monkeypatch.setattr("service.deployment.watcher.probe", lambda *_, **__: Verdict(None, ""))
-    with SyncRedis.from_url(service_store.url) as store:
-        store.delete(*(name_variant_counts(generation) for generation in range(20)))  # other tests counted there, too
 
     def start(share, *, headers=None, **settings):
         deploy(bundles, set_candidate(CANDIDATE, mode="canary", share=share))
@@ -113,7 +110,8 @@ def read_counts(client, bundles):
     async def read():
         await client.service.tally_writer.write()
         async with Redis.from_url(client.service.settings.redis_url) as store:
-            return await read_variant_counts(store, read_deployment(bundles).generation)
+            now = read_deployment(bundles)
+            return await read_variant_counts(store, now.folder_id, now.generation)
 
     return client.run(read())
 

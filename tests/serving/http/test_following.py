@@ -16,7 +16,7 @@ from benchmarks.reliability.swaps.traffic import copy_version, make_root
 from model.contract.atomic_files import write_whole
 from model.contract.bundle import point_current
 from model.contract.deployment.changes import set_candidate, use
-from model.contract.deployment.document import DEPLOYMENT
+from model.contract.deployment.document import DEPLOYMENT, read_deployment
 from model.contract.deployment.writer import change_deployment
 from service.deployment import watcher
 from service.deployment.instance import Instance
@@ -24,6 +24,7 @@ from service.deployment.probe import Verdict
 from service.deployment.refusals import RETRY_S, Retries
 from service.errors import ModelRefused
 from service.recommend.first_runs import LEAST_RUNS
+from service.recommend.recommendation_id import RecommendationIds
 from service.store.worker_states import read_worker_states
 
 
@@ -227,6 +228,19 @@ def test_the_store_knows_what_a_worker_serves(make_client, root):
         assert time.monotonic() < deadline
         client.run(asyncio.sleep(0.02))
     assert (state.generation, state.candidate, state.refused) == (1, None, None)
+    assert state.folder_id == read_deployment(root).folder_id != ""
+
+
+def test_ids_are_read_before_the_first_change(make_client, root):
+    """A folder without deployment.json has a key, too; the worker's answers are known by it, whatever it does."""
+    client = make_client(bundle=root, follow_s=0.05)
+    wait_for(client, lambda model: model["follows"])
+    ids = RecommendationIds(read_deployment(root).id_key)
+    deadline = time.monotonic() + 60
+    while (origin := ids.read(client.recommend(items=["red-i01"])["recommendation_id"], None)) is None:
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.02))
+    assert (origin.generation, origin.variant, origin.from_model) == (0, "champion", True)
 
 
 @pytest.fixture

@@ -1,13 +1,24 @@
 """What workers counted over the generations of one trial."""
 
 import asyncio
+import time
+from typing import Any
 
 from redis.asyncio import Redis
 
 from model.contract.deployment.document import Deployment
 from service.judge.worker_counts import GENERATIONS, observe_workers
 from service.store.variant_counts import VariantTally, add_variant_counts, name_variant_counts
+from service.store.worker_states import Refused, WorkerState, write_worker_state
 from service.trial.guardrails import Observations
+
+FOLDER = "00aa"
+
+
+def make_deployment(generation: int, **fields: Any) -> Deployment:
+    """A candidate in canary."""
+    given = {"champion": "a", "candidate": "b", "mode": "canary", "share": 0.5, "folder_id": FOLDER} | fields
+    return Deployment(generation=generation, **given)
 
 
 def observe(store_url: str, generation: int, since: int) -> Observations:
@@ -15,7 +26,7 @@ def observe(store_url: str, generation: int, since: int) -> Observations:
 
     async def scenario() -> Observations:
         async with Redis.from_url(store_url) as client:
-            await client.delete(*(name_variant_counts(number) for number in range(100, 210)))
+            await client.delete(*(name_variant_counts(FOLDER, number) for number in range(100, 210)))
             for number in range(100, generation + 1):
                 tally = VariantTally()
                 tally.add("champion", "answers")
@@ -24,9 +35,8 @@ def observe(store_url: str, generation: int, since: int) -> Observations:
                 tally.add_run("candidate", 0.001)
                 if number == 100:
                     tally.add("candidate", "breakers_opened")
-                await add_variant_counts(client, number, tally.take())
-            deployment = Deployment(generation=generation, champion="a", candidate="b", mode="canary", share=0.5)
-            return await observe_workers(client, deployment, since)
+                await add_variant_counts(client, FOLDER, number, tally.take())
+            return await observe_workers(client, make_deployment(generation), since)
 
     return asyncio.run(scenario())
 
@@ -38,6 +48,23 @@ def test_a_changed_share_goes_on_counting(store_url: str) -> None:
     assert sum(seen.candidate.inference_counts or ()) == 3
     assert (seen.assigned, seen.breakers_opened) == ((1, 1), 0)
     assert observe(store_url, 100, 100).breakers_opened == 1
+
+
+def test_another_folder_is_not_mixed_up(store_url: str) -> None:
+    """What workers of another bundle folder on the same store counted and refused at the same generation is theirs."""
+
+    async def scenario() -> tuple[Observations, Observations]:
+        ours, theirs = make_deployment(100), make_deployment(100, folder_id="00bb")
+        refused = Refused("b", "corrupt", "2026-11-23T00:00:00.000Z")
+        async with Redis.from_url(store_url) as client:
+            await add_variant_counts(client, theirs.folder_id, 100, {"candidate:answers": 5})
+            state = WorkerState("i:1", 100, "a", None, refused, int(time.time() * 1000), folder_id=theirs.folder_id)
+            await write_worker_state(client, state)
+            return await observe_workers(client, ours, 100), await observe_workers(client, theirs, 100)
+
+    ours, theirs = asyncio.run(scenario())
+    assert (ours.candidate.answers, ours.refused_by) == (0, 0)
+    assert (theirs.candidate.answers, theirs.refused_by) == (5, 1)
 
 
 def test_no_more_than_so_many_generations_are_read(store_url: str) -> None:
