@@ -84,6 +84,7 @@ def describe_status(deployment: Deployment, sight: Sight, stray: str | None) -> 
                 "generation": worker.generation,
                 "champion": worker.champion,
                 "candidate": worker.candidate,
+                "breaker_open": worker.breaker_open,
                 "refused": worker.refused
                 and {"version": worker.refused.version, "code": worker.refused.code, "since": worker.refused.since},
             }
@@ -110,7 +111,8 @@ def format_status(deployment: Deployment, sight: Sight) -> str:
     rows: list[tuple[str, ...]] = [("worker", "generation", "champion", "candidate", "refused")]
     for worker in sight.workers:
         refused = f"{worker.refused.version} ({worker.refused.code})" if worker.refused else "-"
-        rows.append((worker.worker, str(worker.generation), worker.champion, worker.candidate or "-", refused))
+        candidate = f"{worker.candidate or '-'}{' (breaker open)' if worker.breaker_open else ''}"
+        rows.append((worker.worker, str(worker.generation), worker.champion, candidate, refused))
     return f"{text}\n\n{format_rows(rows)}"
 
 
