@@ -82,7 +82,7 @@ class Reporter:
             candidate=None if variants.candidate is None else variants.candidate.version,
             refused=None
             if refusal is None
-            else Refused(refusal.version, refusal.code, format_rfc_3339(refusal.since_ms)),
+            else Refused(refusal.version, refusal.code, format_rfc_3339(refusal.since_ms), refusal.generation),
             at_ms=now_ms(),
             folder_id="" if followed.deployment is None else followed.deployment.folder_id,
             breaker_open=variants.candidate is not None and variants.candidate.monitor.out_of_use,

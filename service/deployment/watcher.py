@@ -146,7 +146,7 @@ class Watcher:
         except BundleError as error:
             version = self._read_current()
             if acts and self._retries.is_due((version, describe_folder(self._root / version))):
-                self._refuse(version, refuse_bundle(error))
+                self._refuse(version, refuse_bundle(error), generation=0)
             return
         self._fault.clear()
         before, self._deployment = self._deployment, deployment
@@ -172,9 +172,9 @@ class Watcher:
         try:
             self._change(deployment)
         except ModelRefused as refusal:
-            self._refuse(version, refusal)
+            self._refuse(version, refusal, generation=deployment.generation)
         except StartFailed as error:
-            self._refuse(version, ModelRefused("engine", str(error)))
+            self._refuse(version, ModelRefused("engine", str(error)), generation=deployment.generation)
 
     def _serves(self, deployment: Deployment) -> bool:
         champion = self._recommender.variants.champion
@@ -214,7 +214,7 @@ class Watcher:
         deployment, failing, refusal = returned
         self._folder_name = deployment.champion
         self._metrics.model.follows(deployment.generation)
-        self._refuse(failing.champion, refusal)
+        self._refuse(failing.champion, refusal, generation=failing.generation)
         self._retries.hold(self._describe(failing))
 
     def _describe(self, deployment: Deployment) -> tuple[object, ...]:
@@ -254,10 +254,10 @@ class Watcher:
         if changed:
             self._report()
 
-    def _refuse(self, version: str, refusal: ModelRefused) -> None:
+    def _refuse(self, version: str, refusal: ModelRefused, *, generation: int) -> None:
         self._metrics.model.reloaded("refused")
         self._metrics.model.refused(now=True)
-        if self._retries.refuse(version, refusal):
+        if self._retries.refuse(version, refusal, generation=generation):
             serving = self._recommender.variants.champion.version
             _log.error(
                 "Version %s cannot be used: %s answers on",

@@ -19,6 +19,7 @@ from model.contract.deployment.live_scores import LiveScoresMalformed, write_liv
 from model.contract.deployment.live_sums import Cursor, LiveScores, Skip
 from service.errors import EngineUnavailable
 from service.judge.attribution import Attribution
+from service.judge.champion_guard import ChampionGuard
 from service.judge.events import Damaged, LoggedEvent, find_before
 from service.judge.log_reader import LogReader, Portion
 from service.judge.models import BATCH, JudgedModels
@@ -62,6 +63,7 @@ class Judge:
         reader: LogReader,
         models: JudgedModels,
         trial: TrialKeeper,
+        guard: ChampionGuard,
         attribution: Attribution,
         types: Sequence[str] = (),
         rate: float,
@@ -74,6 +76,7 @@ class Judge:
         self._reader = reader
         self._models = models
         self._trial = trial
+        self._guard = guard
         self._attribution = attribution
         self._types = frozenset(types)
         self._bucket = TokenBucket(rate)
@@ -133,7 +136,9 @@ class Judge:
             await self._judge_some(min(BATCH, int(tokens)))
         if due or self._unwritten >= WRITE_TRIALS:
             self.write()
-        if self._written and await self._trial.decide(self._now_ms(), self._measure_lag()):
+        if self._written and (
+            await self._guard.check() or await self._trial.decide(self._now_ms(), self._measure_lag())
+        ):
             self._follow()
         return portion.full
 

@@ -7,6 +7,8 @@ import os
 import signal
 import time
 import weakref
+from functools import partial
+from types import SimpleNamespace
 
 import onnxruntime
 import pytest
@@ -17,14 +19,19 @@ from model.contract.atomic_files import write_whole
 from model.contract.bundle import point_current
 from model.contract.deployment.changes import set_candidate, use
 from model.contract.deployment.document import DEPLOYMENT, read_deployment
+from model.contract.deployment.journal import last_entry
+from model.contract.deployment.live_sums import LiveScores
 from model.contract.deployment.writer import change_deployment
 from service.deployment import watcher
 from service.deployment.instance import Instance
 from service.deployment.probe import Verdict
 from service.deployment.refusals import RETRY_S, Retries
 from service.errors import ModelRefused
+from service.judge.champion_guard import ChampionGuard
+from service.judge.worker_counts import count_failing
 from service.recommend.first_runs import LEAST_RUNS
 from service.recommend.recommendation_id import RecommendationIds
+from service.store.connection import connect
 from service.store.worker_states import read_worker_states
 
 
@@ -269,6 +276,7 @@ def test_a_champion_that_fails_at_once_is_returned_from(make_client, root, fault
     model = wait_for(client, lambda model: model["refused"])
     assert (model["version"], model["generation"], model["refused"]["version"]) == ("red", 0, "blue")
     assert model["refused"]["code"] == client.service.reporter.describe().refused.code == "failing"
+    assert client.service.reporter.describe().refused.generation == 1
     assert client.recommend(items=["red-i01"])["source"] == "model"
     client.run(asyncio.sleep(RETRY_S[0] + 0.5))  # another refusal would have been tried again
     assert client.get("/model").json()["version"] == "red"
@@ -280,6 +288,33 @@ def test_a_champion_that_fails_at_once_is_returned_from(make_client, root, fault
     wait_for(client, lambda model: model["generation"] == 2 and model["refused"] is None)
     deploy(root, use("blue", why="test"))
     wait_for(client, lambda model: model["version"] == "blue")
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_judge_takes_back_a_champion_that_workers_went_back_from(make_client, root, fault_file):
+    """By what the worker reports; then the deployment names what answers, and nothing is refused any more."""
+    client = make_client(bundle=root, follow_s=0.05)
+    fail_at_once(client, root, fault_file, f"raise {LEAST_RUNS}")
+    wait_for(client, lambda model: model["refused"])
+
+    async def judge():
+        store = connect(client.service.settings.redis_url)
+        models = SimpleNamespace(deployment=read_deployment(root))
+        guard = ChampionGuard(root, LiveScores(), models, count_failing=partial(count_failing, store))
+        try:
+            return await guard.check()
+        finally:
+            await store.aclose()
+
+    deadline = time.monotonic() + 30
+    while not client.run(judge()):  # the worker reports soon
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.05))
+    model = wait_for(client, lambda model: model["generation"] == 2)
+    assert (model["version"], model["refused"]) == ("red", None)
+    entry = last_entry(root)
+    assert (entry["by"], entry["action"], entry["to"]["champion"]) == ("judge", "rollback", "red")
+    assert not client.run(judge())
 
 
 @pytest.mark.usefixtures("quick")
@@ -316,13 +351,14 @@ def test_a_refused_version_is_tried_ever_later():
     refusal = ModelRefused("corrupt", "why")
     for number in range(len(RETRY_S) + 2):
         assert retries.is_due(("red", 1))
-        assert retries.refuse("red", refusal) == (number == 0)
+        assert retries.refuse("red", refusal, generation=number) == (number == 0)
         wait_s = RETRY_S[min(number, len(RETRY_S) - 1)]
         now_s += wait_s - 0.01
         assert not retries.is_due(("red", 1))
         now_s += 0.02
     assert retries.is_due(("red", 2))
-    assert retries.refuse("red", ModelRefused("golden", "why"))
+    assert retries.refuse("red", ModelRefused("golden", "why"), generation=9)
+    assert (retries.refusal.code, retries.refusal.generation) == ("golden", 9)
     retries.clear()
     assert retries.refusal is None
     assert retries.is_due(("red", 2))

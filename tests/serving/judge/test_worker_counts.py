@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 from redis.asyncio import Redis
@@ -53,18 +54,20 @@ def test_a_changed_share_goes_on_counting(store_url: str) -> None:
 def test_another_folder_is_not_mixed_up(store_url: str) -> None:
     """What workers of another bundle folder on the same store counted and refused at the same generation is theirs."""
 
-    async def scenario() -> tuple[Observations, Observations]:
+    async def scenario() -> list[Observations]:
         ours, theirs = make_deployment(100), make_deployment(100, folder_id="00bb")
-        refused = Refused("b", "corrupt", "2026-11-23T00:00:00.000Z")
+        refused = Refused("b", "corrupt", "2026-11-23T00:00:00.000Z", 100)
         async with Redis.from_url(store_url) as client:
             await add_variant_counts(client, theirs.folder_id, 100, {"candidate:answers": 5})
             state = WorkerState("i:1", 100, "a", None, refused, int(time.time() * 1000), folder_id=theirs.folder_id)
             await write_worker_state(client, state)
-            return await observe_workers(client, ours, 100), await observe_workers(client, theirs, 100)
+            later = replace(theirs, generation=101)
+            return [await observe_workers(client, *seen) for seen in ((ours, 100), (theirs, 100), (later, 101))]
 
-    ours, theirs = asyncio.run(scenario())
+    ours, theirs, later = asyncio.run(scenario())
     assert (ours.candidate.answers, ours.refused_by) == (0, 0)
     assert (theirs.candidate.answers, theirs.refused_by) == (5, 1)
+    assert later.refused_by == 0  # it was refused in an earlier trial
 
 
 def test_no_more_than_so_many_generations_are_read(store_url: str) -> None:
