@@ -9,6 +9,7 @@ import time
 import weakref
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import onnxruntime
 import pytest
@@ -299,7 +300,7 @@ def test_the_judge_takes_back_a_champion_that_workers_went_back_from(make_client
 
     async def judge():
         store = connect(client.service.settings.redis_url)
-        models = SimpleNamespace(deployment=read_deployment(root))
+        models: Any = SimpleNamespace(deployment=read_deployment(root))
         guard = ChampionGuard(root, LiveScores(), models, count_failing=partial(count_failing, store))
         try:
             return await guard.check()
@@ -313,6 +314,7 @@ def test_the_judge_takes_back_a_champion_that_workers_went_back_from(make_client
     model = wait_for(client, lambda model: model["generation"] == 2)
     assert (model["version"], model["refused"]) == ("red", None)
     entry = last_entry(root)
+    assert entry is not None
     assert (entry["by"], entry["action"], entry["to"]["champion"]) == ("judge", "rollback", "red")
     assert not client.run(judge())
 
@@ -358,7 +360,9 @@ def test_a_refused_version_is_tried_ever_later():
         now_s += 0.02
     assert retries.is_due(("red", 2))
     assert retries.refuse("red", ModelRefused("golden", "why"), generation=9)
-    assert (retries.refusal.code, retries.refusal.generation) == ("golden", 9)
+    last = retries.refusal
+    assert last is not None
+    assert (last.code, last.generation) == ("golden", 9)
     retries.clear()
     assert retries.refusal is None
     assert retries.is_due(("red", 2))
