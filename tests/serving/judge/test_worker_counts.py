@@ -3,7 +3,6 @@
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any
 
 from redis.asyncio import Redis
 
@@ -16,10 +15,9 @@ from service.trial.guardrails import Observations
 FOLDER = "00aa"
 
 
-def make_deployment(generation: int, **fields: Any) -> Deployment:
+def make_deployment(generation: int, *, folder_id: str = FOLDER) -> Deployment:
     """A candidate in canary."""
-    given = {"champion": "a", "candidate": "b", "mode": "canary", "share": 0.5, "folder_id": FOLDER} | fields
-    return Deployment(generation=generation, **given)
+    return Deployment(generation=generation, champion="a", candidate="b", mode="canary", share=0.5, folder_id=folder_id)
 
 
 def observe(store_url: str, generation: int, since: int) -> Observations:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
@@ -72,6 +72,7 @@ def test_a_run_counts_in_the_first_bucket_that_holds_it(seconds):
     assert len(runs) == len(RUN_BOUNDS_S) + 1
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
 @given(st.dictionaries(st.text(max_size=20) | st.just("champion:answers"), st.text(max_size=5)))
 def test_a_hash_that_somebody_else_wrote_is_read(fields):
     """Whatever stands there counts as 0 where it is no number."""
