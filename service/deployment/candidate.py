@@ -73,7 +73,7 @@ class CandidateWatch:
             return self._load(wanted, deployment, loop)
         except StartFailed as error:
             refusal = error if isinstance(error, ModelRefused) else ModelRefused("engine", str(error))
-            if self._retries.refuse(wanted, refusal):
+            if self._retries.refuse(wanted, refusal, generation=deployment.generation):
                 _log.error(
                     "The candidate %s cannot be used: the champion answers its users",
                     wanted,

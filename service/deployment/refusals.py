@@ -10,6 +10,8 @@ from service.errors import ModelRefused
 
 RETRY_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 """Seconds until the next try, the last one for all later ones. Other files or another generation are tried at once."""
+FAILING: Final = "failing"
+"""The code of a champion that answered, and whose engine failed at once: the worker went back to the one before."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,8 @@ class Refusal:
     code: str
     sentence: str
     since_ms: int
+    generation: int
+    """Of the deployment that named the version when it was last refused."""
 
 
 class Retries:
@@ -40,13 +44,13 @@ class Retries:
             return True
         return self._clock() >= self._due_s
 
-    def refuse(self, version: str, refused: ModelRefused) -> bool:
-        """Note a failed try. Returns whether it is news: another version, or another reason."""
+    def refuse(self, version: str, refused: ModelRefused, *, generation: int) -> bool:
+        """Note a failed try in a generation. Returns whether it is news: another version, or another reason."""
         self.delay()
         known = self.refusal
         is_news = known is None or (known.version, known.code) != (version, refused.code)
         since_ms = int(time.time() * 1000) if known is None or known.version != version else known.since_ms
-        self.refusal = Refusal(version, refused.code, str(refused), since_ms)
+        self.refusal = Refusal(version, refused.code, str(refused), since_ms, generation)
         return is_news
 
     def delay(self) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from model.contract.deployment.document import Deployment
 from service.deployment.choices import open_version
+from service.deployment.refusals import FAILING
 from service.deployment.swap import Swapper
 from service.errors import ModelRefused, StartFailed
 from service.recommend.first_runs import WATCHED_S
@@ -84,4 +85,4 @@ class ReturnToLast:
                 extra={"fields": {"why": str(error)}},
             )
             return None
-        return last.deployment, failing, ModelRefused("failing", why)
+        return last.deployment, failing, ModelRefused(FAILING, why)

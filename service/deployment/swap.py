@@ -196,7 +196,8 @@ def make_variants(
 ) -> Variants:
     """Who answers by a deployment, with what is loaded. What was counted of a generation goes on being counted."""
     canary = deployment.mode == "canary" and deployment.candidate is not None
-    counted = before.tally if before.generation == deployment.generation else None
+    is_counted = (before.folder_id, before.generation) == (deployment.folder_id, deployment.generation)
+    counted = before.tally if is_counted else None
     return Variants(
         deployment.generation,
         champion,
@@ -205,6 +206,7 @@ def make_variants(
         salt=deployment.salt,
         ids=before.ids if before.ids.key == deployment.id_key else RecommendationIds(deployment.id_key),
         tally=(counted or VariantTally()) if canary else None,
+        folder_id=deployment.folder_id,
     )
 
 

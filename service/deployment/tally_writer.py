@@ -24,7 +24,8 @@ class TallyWriter:
     def __init__(self, client: Redis, *, recommender: Recommender) -> None:
         self._client = client
         self._recommender = recommender
-        self._tallies: OrderedDict[int, VariantTally] = OrderedDict()
+        self._tallies: OrderedDict[tuple[str, int], VariantTally] = OrderedDict()
+        """By folder id and generation."""
         self._failed = False
 
     async def run(self) -> None:
@@ -40,19 +41,19 @@ class TallyWriter:
         """Write what was counted since the last time."""
         variants = self._recommender.variants
         if variants.tally is not None:
-            self._tallies[variants.generation] = variants.tally
-        for generation, tally in self._tallies.items():
-            await self._write(generation, tally)
+            self._tallies[variants.folder_id, variants.generation] = variants.tally
+        for (folder_id, generation), tally in self._tallies.items():
+            await self._write(folder_id, generation, tally)
         while len(self._tallies) > TALLIES:
             self._tallies.popitem(last=False)
 
-    async def _write(self, generation: int, tally: VariantTally) -> None:
+    async def _write(self, folder_id: str, generation: int, tally: VariantTally) -> None:
         counts = tally.take()
         if not counts:
             return
         try:
             async with asyncio.timeout(1.0):
-                await add_variant_counts(self._client, generation, counts)
+                await add_variant_counts(self._client, folder_id, generation, counts)
         except (RedisError, OSError, TimeoutError) as error:
             tally.put_back(counts)
             if not self._failed:

@@ -29,6 +29,7 @@ from service.errors import ModelRefused, StartFailed
 from service.inference.refusal import refuse_bundle
 from service.recommend.recommender import Recommender
 from service.settings import Settings
+from service.telemetry.logs import FaultLog
 from service.telemetry.metrics import Metrics
 
 JITTER: Final = 0.2
@@ -70,8 +71,7 @@ class Watcher:
         self._deployment: Deployment | None = None
         self._stray: str | None = None
         """The version that `current` names, though another one is the champion."""
-        self._fault: str | None = None
-        """Why the deployment could not be read last time."""
+        self._fault = FaultLog(_log)
         self._told_ns = instance.last_told_ns()
         self._tried_s = float("-inf")
         self._folder_name: str | None = None
@@ -136,14 +136,15 @@ class Watcher:
         try:
             deployment = read_deployment(self._root)
         except DeploymentError as error:
-            self._note_fault(str(error))
+            if self._fault.report("The deployment cannot be read: nothing changes", why=str(error)):
+                self._metrics.model.reloaded("malformed")
             return
         except BundleError as error:
             version = self._read_current()
             if acts and self._retries.is_due((version, describe_folder(self._root / version))):
-                self._refuse(version, refuse_bundle(error))
+                self._refuse(version, refuse_bundle(error), generation=0)
             return
-        self._fault = None
+        self._fault.clear()
         before, self._deployment = self._deployment, deployment
         if before is not None and deployment.generation < before.generation:
             _log.warning("The deployment went back from generation %d to %d", before.generation, deployment.generation)
@@ -167,9 +168,9 @@ class Watcher:
         try:
             self._change(deployment)
         except ModelRefused as refusal:
-            self._refuse(version, refusal)
+            self._refuse(version, refusal, generation=deployment.generation)
         except StartFailed as error:
-            self._refuse(version, ModelRefused("engine", str(error)))
+            self._refuse(version, ModelRefused("engine", str(error)), generation=deployment.generation)
 
     def _serves(self, deployment: Deployment) -> bool:
         champion = self._recommender.variants.champion
@@ -211,7 +212,7 @@ class Watcher:
         deployment, failing, refusal = returned
         self._folder_name = deployment.champion
         self._metrics.model.follows(deployment.generation)
-        self._refuse(failing.champion, refusal)
+        self._refuse(failing.champion, refusal, generation=failing.generation)
         self._retries.hold(self._describe(failing))
 
     def _describe(self, deployment: Deployment) -> tuple[object, ...]:
@@ -231,7 +232,8 @@ class Watcher:
 
     def _settle(self, deployment: Deployment, *, changed: bool) -> None:
         """What should serve serves."""
-        if self._recommender.variants.generation != deployment.generation:
+        variants = self._recommender.variants
+        if (variants.folder_id, variants.generation) != (deployment.folder_id, deployment.generation):
             self._candidate.withdraw_unwanted(deployment, loop=self._require_loop())
             self._swapper.adopt(deployment, loop=self._require_loop())
         self._metrics.model.follows(deployment.generation)
@@ -241,10 +243,10 @@ class Watcher:
         if changed:
             self._report()
 
-    def _refuse(self, version: str, refusal: ModelRefused) -> None:
+    def _refuse(self, version: str, refusal: ModelRefused, *, generation: int) -> None:
         self._metrics.model.reloaded("refused")
         self._metrics.model.refused(now=True)
-        if self._retries.refuse(version, refusal):
+        if self._retries.refuse(version, refusal, generation=generation):
             serving = self._recommender.variants.champion.version
             _log.error(
                 "Version %s cannot be used: %s answers on",
@@ -253,13 +255,6 @@ class Watcher:
                 extra={"fields": {"code": refusal.code, "why": str(refusal)}},
             )
         self._report()
-
-    def _note_fault(self, sentence: str) -> None:
-        """The deployment cannot be read: what serves serves on."""
-        if sentence != self._fault:
-            self._metrics.model.reloaded("malformed")
-            _log.error("The deployment cannot be read: nothing changes", extra={"fields": {"why": sentence}})
-        self._fault = sentence
 
     def _warn_of_stray(self, deployment: Deployment) -> None:
         """Say once that somebody wrote `current`, which counts no more."""

@@ -11,6 +11,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from model.contract.bundle import MANIFEST
@@ -75,8 +76,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    sight = see_workers(_address(options))
     deployment = _read_or_none(options.bundle)
+    sight = see_workers(_address(options), () if deployment is None else (deployment.folder_id,))
     described = tables.describe_versions(list_versions(options.bundle), deployment, sight, _read_live(options.bundle))
     if options.json:
         _tell(json.dumps(described, indent=1))
@@ -90,16 +91,11 @@ def _status(options: argparse.Namespace) -> int:
     deployment = read_deployment(options.bundle)
     outcome = None
     if options.wait:
-        outcome, sight = wait_for_workers(
-            options.bundle,
-            deployment,
-            lambda: see_workers(_address(options)),
-            timeout_s=options.timeout_s,
-            changed=False,
-        )
+        see = partial(see_workers, _address(options))
+        outcome, sight = wait_for_workers(options.bundle, deployment, see, timeout_s=options.timeout_s)
         deployment = read_deployment(options.bundle)
     else:
-        sight = see_workers(_address(options))
+        sight = see_workers(_address(options), (deployment.folder_id,))
     stray = find_stray_current(options.bundle, deployment)
     if options.json:
         _tell(json.dumps(tables.describe_status(deployment, sight, stray), indent=1))
@@ -134,6 +130,7 @@ def _change(options: argparse.Namespace) -> int:
         change = wish.to_change()
     except ValueError as error:
         raise _WrongCall(str(error)) from error
+    before = _read_or_none(options.bundle)
     after = change_deployment(
         options.bundle,
         change,
@@ -150,13 +147,14 @@ def _change(options: argparse.Namespace) -> int:
         _tell(f"{'Nothing was changed. It would be ' if options.dry_run else 'Now '}{tables.format_deployment(after)}")
     if options.what in ("use", "candidate"):
         _warn_of_length(options.bundle, options.version)
-    return _wait(options, after) if options.wait and not options.dry_run else 0
+    return _wait(options, after, before) if options.wait and not options.dry_run else 0
 
 
-def _wait(options: argparse.Namespace, deployment: Deployment) -> int:
+def _wait(options: argparse.Namespace, deployment: Deployment, before: Deployment | None) -> int:
     """Wait for the workers after a change, which stands whatever comes of it."""
+    see = partial(see_workers, _address(options))
     outcome, sight = wait_for_workers(
-        options.bundle, deployment, lambda: see_workers(_address(options)), timeout_s=options.timeout_s, changed=True
+        options.bundle, deployment, see, timeout_s=options.timeout_s, before=before or deployment
     )
     count = len(sight.workers)
     match outcome:
@@ -180,12 +178,12 @@ def _wait(options: argparse.Namespace, deployment: Deployment) -> int:
 
 
 def _prune(options: argparse.Namespace) -> int:
-    sight = see_workers(_address(options))
+    sight = see_workers(_address(options), ())  # whoever uses a version of this name, it is spared
     if sight.fault is not None and not options.force:
         return _refuse(
             f"it cannot be seen which versions workers use ({sight.fault}): --force prunes all the same", REFUSED
         )
-    in_use = {version for worker in sight.workers for version in (worker.champion, worker.candidate) if version}
+    in_use = {version for worker in sight.others for version in (worker.champion, worker.candidate) if version}
     removed = prune(
         options.bundle,
         keep=options.keep,

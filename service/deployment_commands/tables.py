@@ -84,11 +84,13 @@ def describe_status(deployment: Deployment, sight: Sight, stray: str | None) -> 
                 "generation": worker.generation,
                 "champion": worker.champion,
                 "candidate": worker.candidate,
+                "breaker_open": worker.breaker_open,
                 "refused": worker.refused
                 and {"version": worker.refused.version, "code": worker.refused.code, "since": worker.refused.since},
             }
             for worker in sight.workers
         ],
+        "other_workers": len(sight.others),
     }
 
 
@@ -102,12 +104,15 @@ def format_status(deployment: Deployment, sight: Sight) -> str:
         ("verdicts", "by the judge" if deployment.trial.auto else "held: only people promote and return"),
     ]
     text = format_rows(lines)
+    if sight.others:
+        text += f"\n\n{len(sight.others)} workers of other bundle folders, or of single bundles, report to this store."
     if not sight.workers:
         return text
     rows: list[tuple[str, ...]] = [("worker", "generation", "champion", "candidate", "refused")]
     for worker in sight.workers:
         refused = f"{worker.refused.version} ({worker.refused.code})" if worker.refused else "-"
-        rows.append((worker.worker, str(worker.generation), worker.champion, worker.candidate or "-", refused))
+        candidate = f"{worker.candidate or '-'}{' (breaker open)' if worker.breaker_open else ''}"
+        rows.append((worker.worker, str(worker.generation), worker.champion, candidate, refused))
     return f"{text}\n\n{format_rows(rows)}"
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -38,10 +38,13 @@ class StoreAddress:
 
 @dataclass(frozen=True)
 class Sight:
-    """The workers that report. `fault` says why they cannot be seen; then `workers` is empty."""
+    """The workers that report. `fault` says why they cannot be seen; then there are none."""
 
     workers: Sequence[WorkerState]
+    """Those of the bundle folder that was asked about."""
     fault: str | None = None
+    others: Sequence[WorkerState] = ()
+    """Those of other bundle folders that share the store, and of single bundles."""
 
     def find_refusals(self, deployment: Deployment) -> list[WorkerState]:
         """The workers that refused a version which the deployment names now."""
@@ -53,8 +56,11 @@ class Sight:
         return sum(version in (worker.champion, worker.candidate) for worker in self.workers)
 
 
-def see_workers(address: StoreAddress) -> Sight:
-    """Ask the store. Never raises for a store that is away: the commands work without it."""
+def see_workers(address: StoreAddress, folder_ids: Collection[str]) -> Sight:
+    """Ask the store for the workers of a bundle folder, by the ids that it has, or had before its first change.
+
+    Never raises for a store that is away: the commands work without it.
+    """
 
     async def ask() -> list[WorkerState]:
         url = address.redis_url or f"unix://{find_socket(address.data_dir)}"
@@ -66,27 +72,37 @@ def see_workers(address: StoreAddress) -> Sight:
             await client.aclose()
 
     try:
-        return Sight(asyncio.run(ask()))
+        states = asyncio.run(ask())
     except StartFailed as error:
         return Sight((), str(error))
     except (RedisError, OSError):
         return Sight((), "the store does not answer")
+    of_folder = [state for state in states if state.folder_id in folder_ids]
+    return Sight(of_folder, others=[state for state in states if state.folder_id not in folder_ids])
 
 
 def wait_for_workers(
-    root: Path, deployment: Deployment, see: Callable[[], Sight], *, timeout_s: float, changed: bool
+    root: Path,
+    deployment: Deployment,
+    see: Callable[[Collection[str]], Sight],
+    *,
+    timeout_s: float,
+    before: Deployment | None = None,
 ) -> tuple[Outcome, Sight]:
-    """Wait until every worker that reports is on the deployment, or on a later one.
+    """Wait until every worker that reports is on the deployment, or on a later one. `see` is see_workers at a store.
 
-    After a change (`changed`) a refusal counts once its worker has reported anew, and a store that does not answer,
-    or that nobody reports to, is waited for PATIENCE_S only. Otherwise all of it is waited for until `timeout_s`.
+    After a change (`before` is what stood) a refusal counts once its worker has reported anew, and a store that does
+    not answer, or that nobody reports to, is waited for PATIENCE_S only. Otherwise all of it is waited for until
+    `timeout_s`.
     """
-    began_s = time.monotonic()
-    first = see()
+    began_s, changed = time.monotonic(), before is not None
+    folder_ids = {one.folder_id for one in (before, deployment) if one is not None}
+    first = see(folder_ids)
     reported_ms = {worker.worker: worker.at_ms for worker in first.workers} if changed else {}
     sight = first
     while True:
         deployment = _read_newest(root, deployment)
+        folder_ids.add(deployment.folder_id)
         refusals = sight.find_refusals(deployment)
         if any(worker.at_ms > reported_ms.get(worker.worker, -1) for worker in refusals):
             return "refused", sight
@@ -96,7 +112,7 @@ def wait_for_workers(
         if waited_s > (min(PATIENCE_S, timeout_s) if changed and not sight.workers else timeout_s):
             break
         time.sleep(POLL_S)
-        sight = see()
+        sight = see(folder_ids)
     if sight.fault is not None:
         return "unseen", sight
     return ("late" if sight.workers else "nobody"), sight

@@ -19,6 +19,7 @@ from model.contract.deployment.live_scores import LiveScoresMalformed, write_liv
 from model.contract.deployment.live_sums import Cursor, LiveScores, Skip
 from service.errors import EngineUnavailable
 from service.judge.attribution import Attribution
+from service.judge.champion_guard import ChampionGuard
 from service.judge.events import Damaged, LoggedEvent, find_before
 from service.judge.log_reader import LogReader, Portion
 from service.judge.models import BATCH, JudgedModels
@@ -26,6 +27,7 @@ from service.judge.scoring import Case, JudgedModel, Score, score_cases
 from service.judge.token_bucket import TokenBucket
 from service.judge.trial_keeper import TrialKeeper
 from service.judge.user_cap import HOUR_MS, UserCap
+from service.telemetry.logs import FaultLog
 
 TICK_S: Final = 0.5
 FOLLOW_S: Final = 1.0
@@ -61,6 +63,7 @@ class Judge:
         reader: LogReader,
         models: JudgedModels,
         trial: TrialKeeper,
+        guard: ChampionGuard,
         attribution: Attribution,
         types: Sequence[str] = (),
         rate: float,
@@ -73,6 +76,7 @@ class Judge:
         self._reader = reader
         self._models = models
         self._trial = trial
+        self._guard = guard
         self._attribution = attribution
         self._types = frozenset(types)
         self._bucket = TokenBucket(rate)
@@ -84,7 +88,7 @@ class Judge:
         """The store's time, less this process's monotonic one; None before it was read."""
         self._follow_s = self._write_s = float("-inf")
         self._unwritten, self._written = 0, True
-        self._fault: str | None = None
+        self._reading, self._writing = FaultLog(_log), FaultLog(_log)
         self.stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -111,9 +115,9 @@ class Judge:
         try:
             full = await self.step()
         except (RedisError, OSError, TimeoutError) as error:
-            self._report(f"The store cannot be read ({type(error).__name__}); judging goes on when it can")
+            self._reading.report(f"The store cannot be read ({type(error).__name__}); judging goes on when it can")
             return False
-        self._fault = None
+        self._reading.clear()
         return full
 
     async def step(self) -> bool:
@@ -132,7 +136,9 @@ class Judge:
             await self._judge_some(min(BATCH, int(tokens)))
         if due or self._unwritten >= WRITE_TRIALS:
             self.write()
-        if self._written and await self._trial.decide(self._now_ms(), self._measure_lag()):
+        if self._written and (
+            await self._guard.check() or await self._trial.decide(self._now_ms(), self._measure_lag())
+        ):
             self._follow()
         return portion.full
 
@@ -156,10 +162,11 @@ class Judge:
         try:
             write_live_scores(self._root, self._scores)
         except (OSError, LiveScoresMalformed) as error:
-            self._report(f"The live scores cannot be written: {error}. They are kept in memory; verdicts wait")
+            self._writing.report(f"The live scores cannot be written: {error}. They are kept in memory; verdicts wait")
             self._written = False
         else:
             self._unwritten, self._written = 0, True
+            self._writing.clear()
 
     def _take(self, portion: Portion) -> None:
         """Line up what was read, and count what could not be read any more."""
@@ -270,9 +277,3 @@ class Judge:
     def _now_ms(self) -> float:
         """The store's time."""
         return (self._clock_ms or 0.0) + 1000 * time.monotonic()
-
-    def _report(self, sentence: str) -> None:
-        """Log a fault once, not every half second."""
-        if sentence != self._fault:
-            _log.error("%s", sentence)
-        self._fault = sentence

@@ -12,6 +12,7 @@ from model.contract.manifest import BundleError
 from service.errors import StartFailed
 from service.inference.model import LiveModel, load_model
 from service.judge.scoring import JudgedModel
+from service.telemetry.logs import FaultLog
 
 BATCH: Final = 32
 """Maximum cases in one run of a model."""
@@ -36,7 +37,7 @@ class JudgedModels:
         """By version: when it is tried again, and the pause before that."""
         self._refused_s: dict[str, float] = {}
         """By version: since when it is refused."""
-        self._fault: str | None = None
+        self._fault = FaultLog(_log)
         self.deployment: Deployment | None = None
         """As it was read last."""
 
@@ -58,11 +59,9 @@ class JudgedModels:
         try:
             self.deployment = read_deployment(self._root)
         except (DeploymentError, BundleError) as error:
-            if str(error) != self._fault:
-                _log.error("The deployment cannot be followed: %s", error)
-            self._fault = str(error)
+            self._fault.report(f"The deployment cannot be followed: {error}")
         else:
-            self._fault = None
+            self._fault.clear()
         named = dict(self._list_named())
         self._loaded = {version: model for version, model in self._loaded.items() if version in named.values()}
         for version in named.values():

@@ -17,12 +17,13 @@ from model.contract.deployment.live_scores import LiveScoresMalformed, read_live
 from model.contract.deployment.live_sums import LiveScores
 from service.errors import StartFailed
 from service.judge.attribution import Attribution
+from service.judge.champion_guard import ChampionGuard
 from service.judge.judge import Judge
 from service.judge.log_reader import LogReader
 from service.judge.models import JudgedModels
 from service.judge.schedule import find_obstacle
 from service.judge.trial_keeper import TrialKeeper
-from service.judge.worker_counts import observe_workers
+from service.judge.worker_counts import count_failing, observe_workers
 from service.settings import Settings
 from service.store.connection import connect
 
@@ -65,6 +66,7 @@ async def _judge(url: str, settings: Settings, scores: LiveScores, *, once: bool
         reader=reader,
         models=models,
         trial=TrialKeeper(root, scores, models, observe=partial(observe_workers, client), dry_run=dry_run),
+        guard=ChampionGuard(root, scores, models, count_failing=partial(count_failing, client), dry_run=dry_run),
         attribution=Attribution(scores, within_hours=settings.attribution_hours),
         types=settings.judge_types,
         rate=settings.judge_rate,

@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Final
 
 from model.contract.deployment.changes import Change, promote, return_candidate, set_share
-from model.contract.deployment.document import Deployment, DeploymentConflict, DeploymentError
+from model.contract.deployment.document import Deployment
 from model.contract.deployment.live_sums import VERDICTS, LiveScores, TrialFigures
-from model.contract.deployment.writer import change_deployment
-from model.contract.manifest import BundleError
 from service.judge.events import LoggedEvent
 from service.judge.lists import NewestLists, Percentiles
 from service.judge.models import JudgedModels
 from service.judge.scoring import Score
+from service.judge.verdicts import Verdicts
 from service.recommend.assignment import assign
 from service.trial.evidence import TrialMalformed
 from service.trial.guardrails import Observations
 from service.trial.state import Ground, Trial
-from service.trial.verdict import Verdict, decide
+from service.trial.verdict import decide
 
 DECIDE_S: Final = 5.0
 CANARY_SHARE: Final = 0.05
@@ -45,11 +44,10 @@ class TrialKeeper:
     def __init__(
         self, root: Path, scores: LiveScores, models: JudgedModels, *, observe: Observe, dry_run: bool = False
     ) -> None:
-        self._root = root
         self._scores = scores
         self._models = models
         self._observe = observe
-        self._dry_run = dry_run
+        self._verdicts = Verdicts(root, scores, dry_run=dry_run)
         self._trial: Trial | None = None
         self._read = False
         """Whether the trial that the scores held was taken over."""
@@ -57,7 +55,6 @@ class TrialKeeper:
         self._percentiles: Percentiles | None = None
         self._echoed: deque[bool] = deque(maxlen=ECHOES)
         self._decided_s = float("-inf")
-        self._said: str | None = None
 
     def follow(self, now_ms: float) -> None:
         """Take over what the deployment says now: a trial for the candidate, a new one for a new candidate."""
@@ -116,12 +113,21 @@ class TrialKeeper:
         self._decided_s = time.monotonic()
         verdict = decide(trial, await self._gather(trial, deployment, lag_s), int(now_ms))
         if verdict.action not in VERDICTS:
-            self._say(verdict.action, f"The trial of {trial.candidate}: {verdict.why}")
+            self._verdicts.say(verdict.action, f"The trial of {trial.candidate}: {verdict.why}")
             return False
-        if self._dry_run:
-            self._say(verdict.action, f"Would {verdict.action} {trial.candidate}: {verdict.why}")
-            return False
-        return self._carry_out(verdict, deployment)
+        changes: dict[str, Change] = {
+            "canary": set_share(CANARY_SHARE),
+            "promote": promote(why=verdict.why),
+            "return": return_candidate(),
+        }
+        return self._verdicts.carry_out(
+            verdict.action,
+            trial.candidate,
+            changes[verdict.action],
+            deployment,
+            why=verdict.why,
+            evidence=verdict.evidence,
+        )
 
     def _resume(self, deployment: Deployment) -> Trial | None:
         """The trial that live.json holds, if it is the one of this deployment."""
@@ -156,37 +162,6 @@ class TrialKeeper:
             for one, of in zip((seen.champion, seen.candidate), lists, strict=True)
         )
         return replace(seen, champion=champion, candidate=candidate, share=deployment.share, lag_s=lag_s)
-
-    def _carry_out(self, verdict: Verdict, deployment: Deployment) -> bool:
-        changes: dict[str, Change] = {
-            "canary": set_share(CANARY_SHARE),
-            "promote": promote(why=verdict.why),
-            "return": return_candidate(),
-        }
-        try:
-            change_deployment(
-                self._root,
-                changes[verdict.action],
-                action=verdict.action,
-                by="judge",
-                why=verdict.why,
-                evidence=verdict.evidence,
-                if_generation=deployment.generation,
-            )
-        except DeploymentConflict:
-            return True  # somebody else decided meanwhile: look at it
-        except (DeploymentError, BundleError, OSError) as error:
-            self._say(verdict.action, f"The verdict {verdict.action} cannot be carried out: {error}")
-            return False
-        self._scores.verdicts[verdict.action] = self._scores.verdicts.get(verdict.action, 0) + 1
-        _log.info("Verdict: %s %s: %s", verdict.action, deployment.candidate, verdict.why)
-        return True
-
-    def _say(self, action: str, sentence: str) -> None:
-        """Log what the trial does when that changes, not whenever a count does."""
-        if action != self._said:
-            _log.info("%s", sentence)
-        self._said = action
 
 
 def _describe(trial: Trial) -> TrialFigures:

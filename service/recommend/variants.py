@@ -40,6 +40,8 @@ class Variants:
     """Makes the ids of answers."""
     tally: VariantTally | None = None
     """What this worker counts of both; None without a canary."""
+    folder_id: str = ""
+    """Of the deployment; "" before one was read."""
 
     @property
     def all(self) -> tuple[Variant, ...]:

@@ -1,10 +1,12 @@
-"""What the workers count of a canary, by variant, in one hash a generation: the judge's guardrails compare it.
+"""What the workers count of a canary, by variant, in one hash a generation of each bundle folder, for the judge.
 
 ```
-nextitem:variants:<generation>   <variant>:answers, :degraded, :failures, :breakers_opened   how many
-                                 <variant>:runs:<seconds>, :runs:inf   runs up to so long, above the bound before
+nextitem:variants:<folder_id>:<generation>
+    <variant>:answers, :degraded, :failures, :breakers_opened   how many
+    <variant>:runs:<seconds>, :runs:inf   runs up to so long, above the bound before
 ```
-Workers add what they counted since they last did. A write whose reply is lost may count twice: both variants alike.
+Folder id and generation are deployment.json's: services of several bundle folders may share a store. Workers add what
+they counted since they last did. A write whose reply is lost may count twice: both variants alike.
 """
 
 import time
@@ -69,16 +71,16 @@ class VariantTally:
         self._counts.update(counts)
 
 
-def name_variant_counts(generation: int, *, prefix: str = PREFIX) -> str:
+def name_variant_counts(folder_id: str, generation: int, *, prefix: str = PREFIX) -> str:
     """The key of a generation's hash."""
-    return f"{prefix}variants:{generation}"
+    return f"{prefix}variants:{folder_id}:{generation}"
 
 
 async def add_variant_counts(
-    client: Redis, generation: int, counts: Mapping[str, int], *, prefix: str = PREFIX
+    client: Redis, folder_id: str, generation: int, counts: Mapping[str, int], *, prefix: str = PREFIX
 ) -> None:
     """Add counts to a generation's hash, in one trip, which expires KEPT_S later. Raises RedisError, OSError."""
-    key = name_variant_counts(generation, prefix=prefix)
+    key = name_variant_counts(folder_id, generation, prefix=prefix)
     async with client.pipeline(transaction=False) as pipeline:
         for field, number in counts.items():
             pipeline.hincrby(key, field, number)
@@ -87,10 +89,10 @@ async def add_variant_counts(
 
 
 async def read_variant_counts(
-    client: Redis, generation: int, *, prefix: str = PREFIX
+    client: Redis, folder_id: str, generation: int, *, prefix: str = PREFIX
 ) -> dict[VariantName, VariantCounts]:
     """What all workers counted in a generation; zeros where nobody counted. Raises RedisError, OSError."""
-    fields = await client.hgetall(name_variant_counts(generation, prefix=prefix))
+    fields = await client.hgetall(name_variant_counts(folder_id, generation, prefix=prefix))
     return parse_variant_counts({_text(field): _text(value) for field, value in fields.items()})
 
 

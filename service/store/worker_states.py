@@ -1,8 +1,11 @@
 """What each worker serves, in one hash of the store. `nextitem-serve models status` reads it.
 
 A field for each worker, `<instance>:<pid>`, holding JSON:
-{"generation", "champion", "candidate", "breaker_open", "refused": null | {"version", "code", "since"}, "at_ms"}.
-`since` is RFC 3339. `breaker_open`: the candidate is loaded, but out of use for a minute, since it fails or is slow.
+{"folder_id", "generation", "champion", "candidate", "breaker_open",
+ "refused": null | {"version", "code", "since", "generation"}, "at_ms"}.
+`folder_id` is deployment.json's, "" for a worker of a single bundle: services of several bundle folders may share a
+store. `since` is RFC 3339; the `generation` beside it is that of the deployment that named what is refused.
+`breaker_open`: the candidate is loaded, but out of use for a minute, since it fails or is slow.
 A worker renews its field every REPORT_EVERY_S seconds; a field that is older than EXPIRES_S is nobody's.
 """
 
@@ -28,6 +31,8 @@ class Refused:
     version: str
     code: str
     since: str
+    generation: int = 0
+    """Of the deployment that named the version when it was last refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class WorkerState:
     candidate: str | None
     refused: Refused | None
     at_ms: int
+    folder_id: str = ""
     breaker_open: bool = False
 
     @property
@@ -53,13 +59,19 @@ class WorkerState:
         refused = self.refused
         return orjson.dumps(
             {
+                "folder_id": self.folder_id,
                 "generation": self.generation,
                 "champion": self.champion,
                 "candidate": self.candidate,
                 "breaker_open": self.breaker_open,
                 "refused": None
                 if refused is None
-                else {"version": refused.version, "code": refused.code, "since": refused.since},
+                else {
+                    "version": refused.version,
+                    "code": refused.code,
+                    "since": refused.since,
+                    "generation": refused.generation,
+                },
                 "at_ms": self.at_ms,
             }
         )
@@ -121,8 +133,14 @@ def _decode(worker: str, content: bytes | str) -> WorkerState | None:
             candidate=None if document["candidate"] is None else str(document["candidate"]),
             refused=None
             if refused is None
-            else Refused(str(refused["version"]), str(refused["code"]), str(refused["since"])),
+            else Refused(
+                str(refused["version"]),
+                str(refused["code"]),
+                str(refused["since"]),
+                int(refused.get("generation", 0)),
+            ),
             at_ms=int(document["at_ms"]),
+            folder_id=str(document.get("folder_id", "")),
             breaker_open=bool(document.get("breaker_open", False)),
         )
     except (ValueError, KeyError, TypeError):

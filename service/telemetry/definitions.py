@@ -262,7 +262,9 @@ TRIAL_DIFFERENCE: Final = GaugeDefinition(
     ("bound",),
 )
 TRIAL_VERDICTS: Final = CounterDefinition(
-    "nextitem_trial_verdicts_total", "Verdicts that the judge carried out", ("verdict",)
+    "nextitem_trial_verdicts_total",
+    "Verdicts that the judge carried out: canary, promote, return, and rollback of a champion whose engine failed",
+    ("verdict",),
 )
 JUDGE_LAG: Final = GaugeDefinition(
     "nextitem_judge_lag_seconds", "Age of the oldest event that waits for the judge", "livemostrecent"

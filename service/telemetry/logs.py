@@ -33,6 +33,26 @@ def _describe_exception(kind: type[BaseException] | None, trace: TracebackType |
     return {"exception": kind.__qualname__ if kind else None, "frames": frames}
 
 
+class FaultLog:
+    """Logs a fault that lasts once: when it begins, and again when it turns into another."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._last: tuple[str, str | None] | None = None
+
+    def report(self, sentence: str, *, why: str | None = None) -> bool:
+        """Log an error, with its reason as a field, unless it was the last one. Returns whether it was logged."""
+        is_news = (sentence, why) != self._last
+        if is_news:
+            self._log.error("%s", sentence, extra=None if why is None else {"fields": {"why": why}})
+        self._last = (sentence, why)
+        return is_news
+
+    def clear(self) -> None:
+        """It is over: whatever comes next is news."""
+        self._last = None
+
+
 def configure_logs(level: str) -> None:
     """Send the process's log to stderr. Of uvicorn's and asyncio's messages only warnings and above."""
     handler = logging.StreamHandler(sys.stderr)

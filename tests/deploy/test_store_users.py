@@ -1,6 +1,7 @@
 """The store as docker-compose.yml configures it: what its users may do is what the code does, no more and no less."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,27 @@ NOW_MS = 1_763_719_498_123
 WORKER = WorkerState("instance:1", generation=1, champion="a", candidate=None, refused=None, at_ms=NOW_MS)
 
 
+CONNECTING = {"auth", "hello", "client|setinfo", "client|setname", "client|maint_notifications"}
+"""What redis-py calls by itself."""
+
+
+def list_allowed(user: str) -> set[str]:
+    """The commands that a user of the stack may call."""
+    [line] = [line for line in (DEPLOY / "users.acl").read_text().splitlines() if line.startswith(f"user {user} ")]
+    return {word.removeprefix("+") for word in line.split() if word.startswith("+")}
+
+
+def count_calls(client: Redis) -> Counter[str]:
+    """How often the server ran each command, for whomever."""
+    return Counter(
+        {
+            name.removeprefix("cmdstat_"): done
+            for name, counts in client.info("commandstats").items()
+            if (done := counts["calls"] - counts["rejected_calls"] - counts["failed_calls"]) > 0
+        }
+    )
+
+
 @pytest.fixture
 def service_client(log_in: Callable[[str], Redis]) -> Redis:
     """A plain client that is let in as the service."""
@@ -51,8 +73,8 @@ async def use_everything(history: HistoryStore) -> None:
     assert len(found.item_ids) == 3
     assert (await history.export("u"))[0] == 5
     await history.erase("u")
-    await add_variant_counts(history._client, 7, {"candidate:answers": 2})  # as a worker, with its own client
-    assert (await read_variant_counts(history._client, 7))["candidate"].answers >= 2
+    await add_variant_counts(history._client, "f", 7, {"candidate:answers": 2})  # as a worker, with its own client
+    assert (await read_variant_counts(history._client, "f", 7))["candidate"].answers >= 2
     await history.ping()
     assert (await history.inspect()).durable
     await write_worker_state(history._client, WORKER)
@@ -74,15 +96,7 @@ def test_configuration_is_safe(in_store: Callable[..., Any]) -> None:
 def test_allowed_is_exactly_what_is_used(in_store: Callable[..., Any], service_client: Redis) -> None:
     """The server counts what was called: each command that the user may call, and none besides."""
     in_store(use_everything, history_length=3, marks_kept=1, marks_age_ms=0, prefix="nextitem:exact:")
-    called = {
-        name.removeprefix("cmdstat_")
-        for name, counts in service_client.info("commandstats").items()
-        if counts["calls"] > counts["rejected_calls"] + counts["failed_calls"]
-    }
-    [user] = [line for line in (DEPLOY / "users.acl").read_text().splitlines() if line.startswith("user service ")]
-    allowed = {word.removeprefix("+") for word in user.split() if word.startswith("+")}
-    connecting = {"auth", "hello", "client|setinfo", "client|setname", "client|maint_notifications"}  # redis-py's own
-    assert called - connecting == allowed
+    assert count_calls(service_client).keys() - CONNECTING == list_allowed("service")
 
 
 @pytest.mark.parametrize(
@@ -144,9 +158,9 @@ def test_archiver_moves_the_log_and_may_do_nothing_else(
 
 
 def test_judge_may_do_exactly_what_it_does(
-    store: tuple[Path, Path], prepare: Any, log_in: Callable[[str], Redis], in_store: Callable[..., Any]
+    store: tuple[Path, Path], prepare: Any, service_client: Redis, in_store: Callable[..., Any]
 ) -> None:
-    """As its own user it reads the log, histories and what workers tell; it changes nothing of them."""
+    """As its own user it reads the log, histories and what workers tell, and may call no command besides."""
     event = make_event(user_id="j", item_id="i", event_type="view", now_ms=NOW_MS)
     in_store(lambda history: history.append([event]))
     expired = replace(WORKER, at_ms=0)
@@ -165,20 +179,67 @@ def test_judge_may_do_exactly_what_it_does(
             await reader.close()
             await client.aclose()
 
+    before = count_calls(service_client)
     [history] = asyncio.run(judge())
     assert history == [event.entry()]
-    client = log_in("judge")
-    for command in (
-        "GET nextitem:version:{00}:u",
+    called = count_calls(service_client) - before
+    assert called.keys() - CONNECTING - {"info"} == list_allowed("judge")  # the last count's own
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # what it reads, it does not change
         "XADD nextitem:log:{00} * e x",
+        "XDEL nextitem:log:{00} 1-1",
         "XTRIM nextitem:log:{00} MAXLEN 0",
-        "HDEL nextitem:variants:7 candidate:answers",
+        "HDEL nextitem:log:{00} x",
+        "RPUSH nextitem:history:{00}:u x",
+        "LTRIM nextitem:history:{00}:u 1 0",
+        "HDEL nextitem:history:{00}:u x",
+        "HINCRBY nextitem:variants:f:7 candidate:answers 1",
+        "HDEL nextitem:variants:f:7 candidate:answers",
+        "DEL nextitem:variants:f:7",
+        "HSET nextitem:workers instance:1 x",
+        "DEL nextitem:workers",
+        # what it need not read
+        "GET nextitem:version:{00}:u",
+        "LRANGE nextitem:marks:{00}:u 0 -1",
+        "LRANGE nextitem:order:{00}:u 0 -1",
+        "HGETALL nextitem:erased:{00}",
+        "HGETALL nextitem:erasing:{00}",
+        "HGETALL nextitem:store",
         "HGETALL nextitem:archive",
-        "FLUSHALL",
+        "HGETALL nextitem:lost_events",
+        "XREAD STREAMS nextitem:erased:{00} 0",
+        "XINFO STREAM nextitem:erased:{00}",
+        "XINFO GROUPS nextitem:log:{00}",
+        "HGETALL other",
+        "HDEL nextitem:workers2 x",
+        # what nobody but the operator, or nobody at all, needs
+        "INFO",
+        "KEYS *",
+        "SCAN 0",
         "CONFIG GET *",
-    ):
-        with pytest.raises(NoPermissionError):
-            client.execute_command(*command.split())
+        "CLIENT LIST",
+        "SLOWLOG GET",
+        "ACL LIST",
+        "ACL SETUSER judge allcommands",
+        "EVAL return(1) 0",
+        "SCRIPT LOAD return(1)",
+        "PUBLISH channel x",
+        "MONITOR",
+        "BGREWRITEAOF",
+        "SAVE",
+        "REPLICAOF 127.0.0.1 6379",
+        "SHUTDOWN NOSAVE",
+        "FLUSHALL",
+    ],
+)
+def test_judge_may_not(log_in: Callable[[str], Redis], command: str) -> None:
+    """The judge changes nothing but the list of workers, and sees nothing that a trial does not need."""
+    with pytest.raises(NoPermissionError):
+        log_in("judge").execute_command(*command.split())
 
 
 def test_debugging_is_off(service_client: Redis) -> None:

@@ -1,4 +1,4 @@
-"""The store's tests run over both servers: the embedded Valkey and a Redis 7 from PATH."""
+"""What the service's tests share: a clock moved by hand, and stores, the embedded Valkey and a Redis 7 from PATH."""
 
 import logging
 import math
@@ -16,6 +16,29 @@ from service.inference.engine import Engine, open_engine
 from service.store.event import Event, make_event
 
 NOW_MS = 1_763_719_498_123
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 5000.0
+
+    def __call__(self) -> float:
+        """Its time."""
+        return self.now_s
+
+
+@pytest.fixture(scope="session")
+def make_clock() -> type[Clock]:
+    """A maker of clocks."""
+    return Clock
+
+
+@pytest.fixture
+def clock(make_clock: type[Clock]) -> Clock:
+    """The time of a test."""
+    return make_clock()
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,7 @@ from model.contract.deployment.fields import (
     is_optional_version,
     is_positive,
     is_share,
+    is_short_text,
     is_text,
     is_version,
     parse_strictly,
@@ -126,6 +127,8 @@ class Deployment:
     """Hexadecimal, new for each candidate, so that not the same users try everything."""
     id_key: str = ""
     """Signs recommendation ids, so that who reads this folder can tell what an id says, and no client can make one."""
+    folder_id: str = ""
+    """Tells this folder and its copies from others whose services share a store. Random, and kept by every change."""
     previous: str | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     """Version -> sha256 of its manifest.json, of those named and of past champions.
@@ -179,7 +182,7 @@ class Deployment:
             raise DeploymentMalformed(f"{DEPLOYMENT}: 'history' must hold objects")
         rest = {name: value for name, value in document.items() if name not in {"format", "trial", "history"}}
         deployment = cls(
-            **_read_fields({"id_key": "", **rest}, _RULES, DEPLOYMENT),
+            **_read_fields({"id_key": "", "folder_id": "", **rest}, _RULES, DEPLOYMENT),
             trial=TrialTerms(**_read_fields({**_TERMS, **trial}, _TRIAL_RULES, f"{DEPLOYMENT}: trial")),
             history=tuple(
                 PastChampion(**_read_fields({"rolled_back": False, **entry}, _PAST_RULES, f"{DEPLOYMENT}: history"))
@@ -208,7 +211,7 @@ def read_deployment(root: Path) -> Deployment:
         content = read_regular(root / DEPLOYMENT, DEPLOYMENT_MAX_BYTES + 1)
     except FileNotFoundError:
         champion = locate_bundle(root)
-        return Deployment(generation=0, champion=champion.name, id_key=_derive_id_key(champion))
+        return Deployment(generation=0, champion=champion.name, **_derive_ids(champion))
     except OSError as error:
         raise DeploymentMalformed(f"{root / DEPLOYMENT} cannot be read ({error.strerror})") from error
     if len(content) > DEPLOYMENT_MAX_BYTES:
@@ -232,13 +235,17 @@ def find_stray_current(root: Path, deployment: Deployment) -> str | None:
     return version if version != deployment.champion and is_plain_name(version) else None
 
 
-def _derive_id_key(champion: Path) -> str:
-    """A key for a folder without deployment.json, of what no client knows: its manifest. The first change keeps it."""
+def _derive_ids(champion: Path) -> dict[str, Any]:
+    """`id_key` and `folder_id` of a folder without deployment.json, of what no client knows: its manifest.
+
+    The first change keeps the key, and gives the folder an id of its own: others may hold the same version.
+    """
     try:
         manifest = read_regular(champion / MANIFEST, MANIFEST_MAX_BYTES)
     except OSError:
-        return ""  # whoever loads it will say so
-    return hashlib.blake2b(manifest, digest_size=16, person=b"id_key").hexdigest()
+        return {}  # whoever loads it will say so
+    names = ("id_key", "folder_id")
+    return {name: hashlib.blake2b(manifest, digest_size=16, person=name.encode()).hexdigest() for name in names}
 
 
 def _to_object(source: Deployment | TrialTerms | PastChampion, rules: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
@@ -264,7 +271,8 @@ _RULES: Mapping[str, tuple[Any, str]] = {
     "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
     "share": (is_share, "a number from 0 to 1"),
     "salt": _TEXT,
-    "id_key": (lambda value: is_text(value) and value.isascii() and len(value) <= 64, "up to 64 ASCII characters"),
+    "id_key": (is_short_text, "up to 64 ASCII characters"),
+    "folder_id": (is_short_text, "up to 64 ASCII characters"),
     "previous": (is_optional_version, "the name of a version or null"),
     "digests": (is_digest_table, "an object of sha256 by version"),
     "at": _TEXT,

@@ -66,6 +66,11 @@ def is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def is_short_text(value: object) -> bool:
+    """Tell whether a value of a JSON document is a string of up to 64 ASCII characters."""
+    return isinstance(value, str) and value.isascii() and len(value) <= 64
+
+
 def _refuse_constant(_text: str) -> float:
     raise ValueError("NaN and Infinity are not JSON")
 

@@ -25,8 +25,8 @@ time for it. gone: it left the log before it was read. capped: its user had enou
 champion was loaded. failed: the champion failed. damaged: the log or the history holds what the service did not write.
 """
 SKIPS: Final[tuple[Skip, ...]] = get_args(Skip)
-VERDICTS: Final = ("canary", "promote", "return")
-"""What the judge does to a deployment."""
+VERDICTS: Final = ("canary", "promote", "return", "rollback")
+"""What the judge does to a deployment: with a candidate on trial, or with a champion whose engine fails at once."""
 CUTOFF: Final = 10
 """The list that gains look at: HR@10 and NDCG@10."""
 

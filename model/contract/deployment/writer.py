@@ -152,7 +152,8 @@ def _stamp(now: Deployment, wanted: Deployment, *, generation: int, at: str, by:
         why = clean(entry.why, limit=WHY_MAX) or why
         history = (*history[:-1], replace(entry, generation=generation, at=at, by=by, why=why))
     id_key = wanted.id_key or secrets.token_hex(16)
-    return replace(wanted, generation=generation, at=at, by=by, history=history, id_key=id_key)
+    folder_id = (wanted.folder_id if now.generation else "") or secrets.token_hex(8)
+    return replace(wanted, generation=generation, at=at, by=by, history=history, id_key=id_key, folder_id=folder_id)
 
 
 def _write_down(after: Deployment) -> bytes:

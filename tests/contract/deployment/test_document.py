@@ -67,6 +67,7 @@ def deployments(draw):
         mode=mode,
         share=draw(SHARES),
         salt=draw(st.from_regex("[0-9a-f]{8}", fullmatch=True)),
+        folder_id=draw(st.from_regex("[0-9a-f]{0,16}", fullmatch=True)),
         previous=draw(st.none() | NAMES),
         digests=draw(st.dictionaries(NAMES, st.from_regex("[0-9a-f]{64}", fullmatch=True), max_size=2)),
         trial=draw(TERMS),
@@ -99,6 +100,9 @@ VALID = json.loads(
         {"generation": -1},
         {"generation": 1.0},
         {"generation": True},
+        {"folder_id": 7},
+        {"folder_id": "x" * 65},
+        {"folder_id": "\u00e9"},
         {"champion": None},
         {"champion": ""},
         {"champion": "../v1"},
@@ -137,9 +141,9 @@ def test_a_wrong_field_is_named(changed):
         Deployment.from_bytes(json.dumps({**VALID, **changed}).encode())
 
 
-@pytest.mark.parametrize("name", [name for name in VALID if name not in {"trial", "history", "id_key"}])
+@pytest.mark.parametrize("name", [name for name in VALID if name not in {"trial", "history", "id_key", "folder_id"}])
 def test_a_missing_field_is_named(name):
-    """Trial, history and the key of ids may be missing; nothing else may."""
+    """Trial, history, the key of ids and the folder's id may be missing; nothing else may."""
     with pytest.raises(DeploymentMalformed, match=name):
         Deployment.from_bytes(json.dumps({key: value for key, value in VALID.items() if key != name}).encode())
 

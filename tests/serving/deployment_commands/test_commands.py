@@ -52,17 +52,18 @@ def command(root, tmp_path, capsys):
 
 
 @pytest.fixture
-def report(embedded_valkey):
+def report(embedded_valkey, root):
     """Say what a worker serves, as a worker does; the store's address is `report.url`."""
 
     class Report:
         url = embedded_valkey
 
-        def __call__(self, worker, generation, champion, *, candidate=None, refused=None, age_s=0.0):
+        def __call__(self, worker, generation, champion, *, folder=root, refused=None, age_s=0.0, **more):
             at_ms = int((time.time() - age_s) * 1000)
             if refused:
                 refused = {"version": refused, "code": "corrupt", "since": "2026-11-22T10:00:00Z"}
-            state = {"generation": generation, "champion": champion, "candidate": candidate, "refused": refused}
+            state = {"generation": generation, "champion": champion, "candidate": None, "refused": refused}
+            state |= {"folder_id": read_deployment(folder).folder_id if folder else "", **more}
             with Redis.from_url(self.url) as client:
                 client.hset(WORKERS, worker, json.dumps({**state, "at_ms": at_ms}))
 
@@ -219,6 +220,41 @@ def test_status_shows_each_worker(command, root, report):
     status, out, err = command("status", "--json", store=report.url)
     assert (status, "1 of 2 workers refused" in err) == (REFUSED, True)
     assert json.loads(out)["workers"][1]["refused"]["code"] == "corrupt"
+
+
+def test_status_shows_a_breaker_that_is_open(command, report):
+    """The candidate is loaded there, and the champion answers its users for a while."""
+    command("use", "v2")
+    command("candidate", "v3", "--share", "5%")
+    report("a:1", 2, "v2", candidate="v3", breaker_open=True)
+    report("a:2", 2, "v2", candidate="v3", breaker_open=False)
+    status, out, _ = command("status", store=report.url)
+    assert (status, [line.split() for line in out.splitlines()[-2:]]) == (
+        0,
+        [["a:1", "2", "v2", "v3", "(breaker", "open)", "-"], ["a:2", "2", "v2", "v3", "-"]],
+    )
+    told = json.loads(command("status", "--json", store=report.url)[1])
+    assert [worker["breaker_open"] for worker in told["workers"]] == [True, False]
+
+
+def test_another_folder_on_the_store_is_not_mixed_up(command, report, tmp_path, monkeypatch):
+    """Its workers and those of single bundles are counted, not shown or waited for; what they use is not pruned."""
+    other = tmp_path / "other-bundles"
+    write_version(other, "v1", ("x", "y"))
+    point_current(other, "v1")
+    command("use", "v2")
+    report("a:1", 1, "v2")
+    report("b:1", 1, "v1", folder=other, refused="v2")
+    report("c:1", 0, "v3", folder=None)
+    status, out, _ = command("status", "--json", store=report.url)
+    told = json.loads(out)
+    assert (status, [worker["worker"] for worker in told["workers"]], told["other_workers"]) == (0, ["a:1"], 2)
+    assert "2 workers of other bundle folders" in command("status", store=report.url)[1]
+    listed = {one["version"]: one["workers"] for one in json.loads(command("list", "--json", store=report.url)[1])}
+    assert listed == {"v1": 0, "v2": 1, "v3": 0, "other": 0}
+    assert command("status", "--wait", "--timeout-s", "5", store=report.url)[0] == 0
+    monkeypatch.setattr("model.contract.deployment.versions.YOUNG_S", -1.0)
+    assert command("prune", "--keep", "0", "--dry-run", store=report.url)[1] == "Would remove other\n"
 
 
 def test_waiting_for_all_workers(command, report):

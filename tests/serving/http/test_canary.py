@@ -15,7 +15,6 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from benchmarks.harness.bundles import rename_items
@@ -26,7 +25,9 @@ from service.auth.key_file import Scope, create_key
 from service.deployment.probe import Verdict
 from service.recommend.assignment import assign
 from service.recommend.recommendation_id import RecommendationIds
-from service.store.variant_counts import name_variant_counts, read_variant_counts
+from service.recommend.variant_breaker import PAUSE_S
+from service.store.variant_counts import read_variant_counts
+from service.store.worker_states import REPORT_EVERY_S, read_worker_states
 
 CHAMPION, CANDIDATE = "20261121T101500-tiny", "20261122T101500-trial"
 BY_MODEL = {None, "store_unavailable"}
@@ -43,11 +44,9 @@ def bundles(bundle_path, tmp_path):
 
 
 @pytest.fixture
-def start(make_client, bundles, monkeypatch, service_store):
+def start(make_client, bundles, monkeypatch):
     """Start a service in this process that follows the folder, with the candidate in use by a share of users."""
     monkeypatch.setattr("service.deployment.watcher.probe", lambda *_, **__: Verdict(None, ""))
-    with SyncRedis.from_url(service_store.url) as store:
-        store.delete(*(name_variant_counts(generation) for generation in range(20)))  # other tests counted there, too
 
     def start(share, *, headers=None, **settings):
         deploy(bundles, set_candidate(CANDIDATE, mode="canary", share=share))
@@ -107,13 +106,28 @@ def count_fallbacks(client):
     return {name: count for name, count in counts if name.startswith("nextitem_variant_fallbacks_total")}
 
 
+def await_report(client, holds):
+    """Wait until what the store knows of the service's worker is so, for less long than until its next report."""
+
+    async def read():
+        async with Redis.from_url(client.service.settings.redis_url) as store:
+            worker = client.service.reporter.describe().worker
+            return [state for state in await read_worker_states(store) if state.worker == worker]
+
+    deadline = time.monotonic() + REPORT_EVERY_S / 2
+    while not any(map(holds, states := client.run(read()))):
+        assert time.monotonic() < deadline, states
+        client.run(asyncio.sleep(0.05))
+
+
 def read_counts(client, bundles):
     """What the service has written into the store of this generation."""
 
     async def read():
         await client.service.tally_writer.write()
         async with Redis.from_url(client.service.settings.redis_url) as store:
-            return await read_variant_counts(store, read_deployment(bundles).generation)
+            now = read_deployment(bundles)
+            return await read_variant_counts(store, now.folder_id, now.generation)
 
     return client.run(read())
 
@@ -245,6 +259,9 @@ def test_a_candidate_that_fails_degrades_nobody_and_is_taken_out_of_use(start, b
     counts = client.counts()
     assert counts['nextitem_variant_fallbacks_total{reason="breaker_open"}'] >= assigned.count("candidate")
     assert client.service.reporter.describe().breaker_open
+    await_report(client, lambda state: state.breaker_open)  # at once, not when the next report is due
+    client.service.recommender.variants.candidate.monitor._breaker._opened_s -= PAUSE_S
+    await_report(client, lambda state: not state.breaker_open)
 
 
 def test_a_batch_that_the_candidate_fails_is_the_champions(start, bundles):

@@ -9,6 +9,9 @@ import signal
 import threading
 import time
 import weakref
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import onnxruntime
 import pytest
@@ -18,7 +21,9 @@ from benchmarks.reliability.swaps.traffic import copy_version, make_root
 from model.contract.atomic_files import write_whole
 from model.contract.bundle import point_current
 from model.contract.deployment.changes import set_candidate, use
-from model.contract.deployment.document import DEPLOYMENT
+from model.contract.deployment.document import DEPLOYMENT, read_deployment
+from model.contract.deployment.journal import last_entry
+from model.contract.deployment.live_sums import LiveScores
 from model.contract.deployment.writer import change_deployment
 from service.deployment import watcher
 from service.deployment.choices import open_version
@@ -26,7 +31,11 @@ from service.deployment.instance import Instance
 from service.deployment.probe import Verdict, describe_files
 from service.deployment.refusals import RETRY_S, Retries
 from service.errors import ModelRefused
+from service.judge.champion_guard import ChampionGuard
+from service.judge.worker_counts import count_failing
 from service.recommend.first_runs import LEAST_RUNS
+from service.recommend.recommendation_id import RecommendationIds
+from service.store.connection import connect
 from service.store.worker_states import read_worker_states
 
 
@@ -306,6 +315,19 @@ def test_the_store_knows_what_a_worker_serves(make_client, root):
         assert time.monotonic() < deadline
         client.run(asyncio.sleep(0.02))
     assert (state.generation, state.candidate, state.refused) == (1, None, None)
+    assert state.folder_id == read_deployment(root).folder_id != ""
+
+
+def test_ids_are_read_before_the_first_change(make_client, root):
+    """A folder without deployment.json has a key, too; the worker's answers are known by it, whatever it does."""
+    client = make_client(bundle=root, follow_s=0.05)
+    wait_for(client, lambda model: model["follows"])
+    ids = RecommendationIds(read_deployment(root).id_key)
+    deadline = time.monotonic() + 60
+    while (origin := ids.read(client.recommend(items=["red-i01"])["recommendation_id"], None)) is None:
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.02))
+    assert (origin.generation, origin.variant, origin.from_model) == (0, "champion", True)
 
 
 @pytest.fixture
@@ -334,6 +356,7 @@ def test_a_champion_that_fails_at_once_is_returned_from(make_client, root, fault
     model = wait_for(client, lambda model: model["refused"])
     assert (model["version"], model["generation"], model["refused"]["version"]) == ("red", 0, "blue")
     assert model["refused"]["code"] == client.service.reporter.describe().refused.code == "failing"
+    assert client.service.reporter.describe().refused.generation == 1
     assert client.recommend(items=["red-i01"])["source"] == "model"
     client.run(asyncio.sleep(RETRY_S[0] + 0.5))  # another refusal would have been tried again
     assert client.get("/model").json()["version"] == "red"
@@ -345,6 +368,34 @@ def test_a_champion_that_fails_at_once_is_returned_from(make_client, root, fault
     wait_for(client, lambda model: model["generation"] == 2 and model["refused"] is None)
     deploy(root, use("blue", why="test"))
     wait_for(client, lambda model: model["version"] == "blue")
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_judge_takes_back_a_champion_that_workers_went_back_from(make_client, root, fault_file):
+    """By what the worker reports; then the deployment names what answers, and nothing is refused any more."""
+    client = make_client(bundle=root, follow_s=0.05)
+    fail_at_once(client, root, fault_file, f"raise {LEAST_RUNS}")
+    wait_for(client, lambda model: model["refused"])
+
+    async def judge():
+        store = connect(client.service.settings.redis_url)
+        models: Any = SimpleNamespace(deployment=read_deployment(root))
+        guard = ChampionGuard(root, LiveScores(), models, count_failing=partial(count_failing, store))
+        try:
+            return await guard.check()
+        finally:
+            await store.aclose()
+
+    deadline = time.monotonic() + 30
+    while not client.run(judge()):  # the worker reports soon
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.05))
+    model = wait_for(client, lambda model: model["generation"] == 2)
+    assert (model["version"], model["refused"]) == ("red", None)
+    entry = last_entry(root)
+    assert entry is not None
+    assert (entry["by"], entry["action"], entry["to"]["champion"]) == ("judge", "rollback", "red")
+    assert not client.run(judge())
 
 
 @pytest.mark.usefixtures("quick")
@@ -381,13 +432,16 @@ def test_a_refused_version_is_tried_ever_later():
     refusal = ModelRefused("corrupt", "why")
     for number in range(len(RETRY_S) + 2):
         assert retries.is_due(("red", 1))
-        assert retries.refuse("red", refusal) == (number == 0)
+        assert retries.refuse("red", refusal, generation=number) == (number == 0)
         wait_s = RETRY_S[min(number, len(RETRY_S) - 1)]
         now_s += wait_s - 0.01
         assert not retries.is_due(("red", 1))
         now_s += 0.02
     assert retries.is_due(("red", 2))
-    assert retries.refuse("red", ModelRefused("golden", "why"))
+    assert retries.refuse("red", ModelRefused("golden", "why"), generation=9)
+    last = retries.refusal
+    assert last is not None
+    assert (last.code, last.generation) == ("golden", 9)
     retries.clear()
     assert retries.refusal is None
     assert retries.is_due(("red", 2))

@@ -19,12 +19,13 @@ from model.contract.deployment.live_scores import read_live_scores
 from model.contract.deployment.live_sums import LiveScores
 from model.contract.deployment.writer import change_deployment
 from service.judge.attribution import Attribution
+from service.judge.champion_guard import ChampionGuard
 from service.judge.judge import Judge
 from service.judge.log_reader import LogReader
 from service.judge.models import JudgedModels
 from service.judge.trial_keeper import TrialKeeper
 from service.judge.user_cap import UserCap
-from service.judge.worker_counts import observe_workers
+from service.judge.worker_counts import count_failing, observe_workers
 from service.store.connection import connect
 from service.store.history import HistoryStore
 
@@ -91,12 +92,20 @@ def with_judge(root: Path, store_url: str) -> Callable[..., Any]:
             keeper = TrialKeeper(
                 root, scores, models, observe=partial(observe_workers, client), dry_run=options.get("dry_run", False)
             )
+            guard = ChampionGuard(
+                root,
+                scores,
+                models,
+                count_failing=partial(count_failing, client),
+                dry_run=options.get("dry_run", False),
+            )
             judge = Judge(
                 root,
                 scores,
                 reader=reader,
                 models=models,
                 trial=keeper,
+                guard=guard,
                 attribution=Attribution(scores, within_hours=24.0),
                 **given,
             )

@@ -272,6 +272,25 @@ def test_single_run_and_second_judge(root, store_url):
             process.judge_store(settings, once=True, dry_run=False)
 
 
+def test_scores_that_cannot_be_written_are_told_once(with_judge, root, caplog, monkeypatch):
+    """However often it is tried, though the store is well; and again after they could be written meanwhile."""
+    monkeypatch.setattr(judging, "WRITE_S", 0.0)
+
+    async def scenario(bench):
+        for _ in range(2):
+            (root / LIVE).unlink(missing_ok=True)
+            (root / LIVE).mkdir()
+            for _ in range(3):
+                await bench.judge._try_step()
+            (root / LIVE).rmdir()
+            await bench.judge._try_step()
+
+    with_judge(scenario)
+    said = [record for record in caplog.records if "The live scores cannot be written" in record.getMessage()]
+    assert len(said) == 2
+    assert read_live_scores(root) is not None
+
+
 def test_obstacles(root):
     """A single bundle has no champion that could change."""
     assert schedule.find_obstacle(Settings(bundle=root)) is None

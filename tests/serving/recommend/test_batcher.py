@@ -306,17 +306,6 @@ def test_thousand_questions_are_each_answered_once():
     asyncio.run(scenario())
 
 
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self):
-        self.now_s = 1000.0
-
-    def __call__(self):
-        """Its time."""
-        return self.now_s
-
-
 def ask_until(batcher, expires_s, *questions):
     """One waiting task for each question, all with one deadline."""
     return [asyncio.create_task(batcher.submit(question, expires_s=expires_s)) for question in questions]
@@ -353,11 +342,11 @@ def test_full_queue_takes_nothing_more():
     asyncio.run(scenario())
 
 
-def test_late_question_is_not_taken():
+def test_late_question_is_not_taken(clock):
     """Whose time is over when it comes does not even wait."""
 
     async def scenario():
-        clock, gate = Clock(), AuthGuard(open_from_the_start=True)
+        gate = AuthGuard(open_from_the_start=True)
         async with running(gate, clock=clock) as batcher:
             assert await outcomes(*ask_until(batcher, clock.now_s, 1)) == [Expired]
             assert await outcomes(*ask_until(batcher, clock.now_s + 60, 2)) == [20]
@@ -385,11 +374,11 @@ def test_expired_while_it_waits_is_told_in_time_and_not_processed():
     asyncio.run(scenario())
 
 
-def test_expired_is_dropped_though_its_alarm_is_late():
+def test_expired_is_dropped_though_its_alarm_is_late(clock):
     """After the loop stood still, the clock decides when a batch is taken, and again before the reply."""
 
     async def scenario():
-        clock, gate = Clock(), AuthGuard()
+        gate = AuthGuard()
         async with running(gate, max_batch=2, in_flight=1, clock=clock) as batcher:
             tasks = ask_until(batcher, clock.now_s + 50, 1)
             await settle()
@@ -404,11 +393,11 @@ def test_expired_is_dropped_though_its_alarm_is_late():
     asyncio.run(scenario())
 
 
-def test_who_cannot_be_answered_in_time_makes_way():
+def test_who_cannot_be_answered_in_time_makes_way(clock):
     """With less time left than batches took, but for a single stall, a question yields to those that have it."""
 
     async def scenario():
-        clock, gate = Clock(), AuthGuard()
+        gate = AuthGuard()
         async with running(gate, max_batch=2, in_flight=1, clock=clock) as batcher:
             for took_s, question in ((10, 1), (500, 2)):  # a stall says nothing
                 [task] = ask(batcher, question)
@@ -429,11 +418,11 @@ def test_who_cannot_be_answered_in_time_makes_way():
     asyncio.run(scenario())
 
 
-def test_somebody_tries_even_if_nobody_has_hope():
+def test_somebody_tries_even_if_nobody_has_hope(clock):
     """When all have less time than batches took, the newest are processed: it shows that batches are quick again."""
 
     async def scenario():
-        clock, gate = Clock(), AuthGuard()
+        gate = AuthGuard()
         async with running(gate, max_batch=2, in_flight=1, clock=clock) as batcher:
             for question in range(RECENT):
                 [task] = ask(batcher, question)

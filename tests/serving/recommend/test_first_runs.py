@@ -5,21 +5,6 @@ import pytest
 from service.recommend.first_runs import LEAST_RUNS, WATCHED_S, FirstRuns
 
 
-class Clock:
-    """A clock that is moved by hand."""
-
-    now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
-
-
-@pytest.fixture
-def clock():
-    """The time of a test."""
-    return Clock()
-
-
 @pytest.fixture
 def runs(clock):
     """Those of a champion that has just been swapped in."""

@@ -5,21 +5,6 @@ import pytest
 from service.recommend.variant_breaker import LEAST_TRIES, PAUSE_S, WINDOW_S, VariantBreaker
 
 
-class Clock:
-    """A clock that is moved by hand."""
-
-    now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
-
-
-@pytest.fixture
-def clock():
-    """The time of a test."""
-    return Clock()
-
-
 @pytest.fixture
 def breaker(clock):
     """A closed breaker."""

@@ -17,7 +17,8 @@ from service.store.worker_states import (
 )
 
 NOW_MS = 1_763_719_498_123
-STATE = WorkerState("ab12:77", 17, "red", "blue", Refused("green", "golden", "2026-11-23T00:00:00.000Z"), NOW_MS)
+REFUSED = Refused("green", "golden", "2026-11-23T00:00:00.000Z", 16)
+STATE = WorkerState("ab12:77", 17, "red", "blue", REFUSED, NOW_MS, "00aa")
 
 
 def test_states_are_read_as_written_until_they_expire(store_url, raw):
@@ -42,11 +43,12 @@ def test_states_are_read_as_written_until_they_expire(store_url, raw):
 def test_the_field_is_as_documented():
     """Names and forms that other programs read."""
     assert json.loads(STATE.to_bytes()) == {
+        "folder_id": "00aa",
         "generation": 17,
         "champion": "red",
         "candidate": "blue",
         "breaker_open": False,
-        "refused": {"version": "green", "code": "golden", "since": "2026-11-23T00:00:00.000Z"},
+        "refused": {"version": "green", "code": "golden", "since": "2026-11-23T00:00:00.000Z", "generation": 16},
         "at_ms": NOW_MS,
     }
     assert STATE.instance == "ab12"

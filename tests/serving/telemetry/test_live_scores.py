@@ -47,6 +47,7 @@ def test_metrics_say_what_the_file_says(tmp_path):
         ("trial_difference", {"bound": "low"}, 0.05),
         ("trial_verdicts_total", {"verdict": "promote"}, 1),
         ("trial_verdicts_total", {"verdict": "return"}, 0),
+        ("trial_verdicts_total", {"verdict": "rollback"}, 0),
         ("judge_lag_seconds", {}, 2.5),
         ("judge_timestamp_seconds", {}, 1000),
     ):

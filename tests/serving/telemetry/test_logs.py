@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from service.telemetry.logs import JsonLines, configure_logs
+from service.telemetry.logs import FaultLog, JsonLines, configure_logs
 
 
 @pytest.fixture
@@ -31,6 +31,19 @@ def test_lines_are_json_whatever_is_in_them(root_logger, monkeypatch):
     assert entry["message"] == 'two\nlines \x1b[31m "quoted"'
     assert (entry["level"], entry["logger"], entry["request_id"]) == ("warning", "some.where", "r")
     assert root_logger.level == logging.INFO
+
+
+def test_a_fault_that_lasts_is_logged_once(caplog):
+    """It is again when it turns into another, has another reason, or comes back after it was over."""
+    faults = FaultLog(logging.getLogger("some.where"))
+    told = [faults.report("no disk", why=why) for why in ("full", "full", "read-only", "full")]
+    assert told == [True, False, True, True]
+    assert [faults.report("no 100%s"), faults.report("no 100%s")] == [True, False]
+    faults.clear()
+    assert faults.report("no 100%s")
+    said = [(record.getMessage(), getattr(record, "fields", None)) for record in caplog.records]
+    why = [("no disk", {"why": reason}) for reason in ("full", "read-only", "full")]
+    assert said == [*why, ("no 100%s", None), ("no 100%s", None)]
 
 
 def test_exceptions_are_logged_without_their_text():
