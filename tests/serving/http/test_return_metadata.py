@@ -26,6 +26,7 @@ CANDIDATE = "20261122T101500-trial"
 def known(bundle_path):
     """The metadata of the bundle by item id."""
     bundle = read_bundle(bundle_path)
+    assert bundle.metadata
     return {
         item_id: json.loads(line) for item_id, line in zip(bundle.vocabulary.item_ids, bundle.metadata, strict=True)
     }

@@ -25,6 +25,7 @@ from service.search.title_index import TitleIndex
 def catalogue(bundle_path):
     """The bundle's items with their metadata, the most popular first."""
     bundle = read_bundle(bundle_path)
+    assert bundle.metadata
     known = dict(zip(bundle.vocabulary.item_ids, map(json.loads, bundle.metadata), strict=True))
     return {item_id: known[item_id] for item_id in bundle.vocabulary.decode(bundle.rank_popular().tolist())}
 
