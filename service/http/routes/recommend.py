@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.requests import MAX_REQUESTS, RecommendBatchRequest, RecommendRequest
+from service.api.requests import MAX_BATCH_WITH_METADATA, MAX_REQUESTS, RecommendBatchRequest, RecommendRequest
 from service.api.responses import Recommendation, RecommendationBatch
 from service.api.validation import Validator, require_array
 from service.auth.guard import AuthGuard, GuardedRoute, requires_scope
@@ -21,6 +21,7 @@ from service.recommend.time_slices import TimeSlices
 router = APIRouter(route_class=GuardedRoute, tags=["recommendations"])
 
 _validate = Validator(RecommendRequest)
+_TOO_MUCH_METADATA = f"requests with return_metadata must want at most {MAX_BATCH_WITH_METADATA} items together"
 
 
 @router.post(
@@ -87,4 +88,6 @@ async def _read_batch(request: Request, slices: TimeSlices) -> list[RecommendReq
                 break
     if field_errors:
         raise Invalid(field_errors)
+    if sum(one.k for one in recommend_requests if one.return_metadata) > MAX_BATCH_WITH_METADATA:
+        raise Invalid([FieldError("/requests", "too_many", _TOO_MUCH_METADATA)])
     return recommend_requests
