@@ -34,6 +34,7 @@ MAX_PROPERTIES_BYTES = 1024
 MIN_TIMEOUT_MS = 10
 MAX_TIMEOUT_MS = 2000
 TIMEOUT_MS = 300
+RANKERS = ("auto", "model", "neighbours", "popular")
 
 # The length limits repeat the pattern's, so that an id that is too long gets that error and not "pattern".
 Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=f"^{ID_PATTERN}$")]
@@ -44,6 +45,17 @@ Version = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Listed = Annotated[list[Id], Field(max_length=MAX_LISTED, fail_fast=True)]
 Candidates = Annotated[list[Id], Field(min_length=1, max_length=MAX_LISTED, fail_fast=True)]
+
+
+def _check_ranker(value: str, info: ValidationInfo) -> str:
+    if value not in RANKERS:
+        raise refuse("unknown_ranker", "must be auto, model, neighbours or popular")
+    if value != RANKERS[0] and _context(info).get("batch"):  # neighbours for all of it would take a quarter of a second
+        raise refuse("ranker_batch", "is for POST /recommend alone: requests of a batch have auto")
+    return value
+
+
+Ranker = Annotated[str, AfterValidator(_check_ranker), WithJsonSchema({"type": "string", "enum": [*RANKERS]})]
 
 
 class RecommendRequest(BaseModel):
@@ -79,6 +91,12 @@ class RecommendRequest(BaseModel):
         default=None,
         description="who is to answer: `champion` or `candidate`; null: as the user is assigned. Needs a key with the "
         "scope `models` or `admin`; 409 while the candidate is not in use",
+    )
+    ranker: Ranker = Field(
+        default="auto",
+        description="what is to rank, for comparisons: `auto` takes the best that is available; `model`, `neighbours` "
+        "and `popular` that one, and popular items where it knows nothing. 422 `unknown_ranker` if the bundle has "
+        "no neighbours; not in a batch",
     )
 
     @model_validator(mode="after")

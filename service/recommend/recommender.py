@@ -19,6 +19,7 @@ from service.recommend.batch import ask_all
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.candidate import ask_candidate
 from service.recommend.pending import PendingRequest
+from service.recommend.pipeline import WITHOUT_MODEL
 from service.recommend.time_slices import TimeSlices
 from service.recommend.variant import Variant
 from service.recommend.variants import Choice, Variants
@@ -83,7 +84,8 @@ class Recommender:
 
     async def recommend(self, request: RecommendRequest, timer: StageTimer) -> Recommendation:
         """One answer, within its deadline. Raises HistoryBehind if the history does not reach the version by then."""
-        choice = self._variants.pick(request.user_id, request.variant)
+        # Who names a ranker compares: the answer counts for no trial.
+        choice = self._variants.pick(request.user_id if request.ranker == "auto" else None, request.variant)
         try:
             answer = await self._attempt(choice, request, timer)
         except HistoryBehind:
@@ -175,6 +177,8 @@ class Recommender:
         """One answer by a variant, or what replaces it there. Raises HistoryBehind."""
         pending = PendingRequest(request, timer)
         try:
+            if request.ranker in WITHOUT_MODEL:
+                return await variant.pipeline.answer_without_model(pending)
             if variant.runner.stuck:
                 return await self._answer_without_engine(variant, pending)
             return await variant.batcher.submit(pending, expires_s=pending.expires_s)

@@ -15,7 +15,8 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
         return pending.failure or RuntimeError("a question was not encoded")
     source, ranking = _rank(model, pending, pending.question)
     named = dict.fromkeys([*(pending.request.items or ()), *(pending.request.candidate_item_ids or ())])
-    claimant = pending.request.user_id if pending.request.variant is None else None  # a forced answer is no trial's
+    forced = pending.request.variant is not None or pending.request.ranker != "auto"
+    claimant = None if forced else pending.request.user_id  # a forced answer is no trial's
     return {
         "recommendation_id": role.make_id(claimant, from_model=source == "model"),
         "user_id": pending.request.user_id,
@@ -37,8 +38,8 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
 def _rank(model: LiveModel, pending: PendingRequest, question: Question) -> tuple[Source, Answer]:
     """The best available source. Neighbours take a millisecond each, affordable only while the engine is down."""
     if pending.ranking is not None:
-        return "model", pending.ranking
-    if pending.degraded == "engine_unavailable" and len(question.history):
+        return pending.ranked_by, pending.ranking
+    if pending.degraded == "engine_unavailable" and pending.request.ranker == "auto" and len(question.history):
         ranking = model.rank_neighbours(question)
         if ranking is not None:
             return "neighbours", ranking
