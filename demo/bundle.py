@@ -62,7 +62,8 @@ def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool
             "that is busy with something else may leave too little of it"
         )
     head(3, "Publish the bundle")
-    train("publish", str(run), "--out", str(bundles), *items)
+    # The console compares the model with neighbours.
+    train("publish", str(run), "--out", str(bundles), *items, "--neighbours", str(data / LOG))
     return run
 
 
