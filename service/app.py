@@ -43,6 +43,7 @@ from service.libraries import check_libraries
 from service.recommend.recommender import Recommender
 from service.recommend.variant import Variant
 from service.recommend.variants import Variants
+from service.search.item_search import ItemSearch
 from service.settings import Settings
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.connection import connect
@@ -181,6 +182,7 @@ def _make_service(
         watcher=watcher,
         reporter=reporter,
         tally_writer=TallyWriter(client, recommender=recommender),
+        item_search=ItemSearch(field=settings.search_field) if settings.search == "on" else None,
     )
 
 
@@ -256,6 +258,8 @@ async def _run(framework: FastAPI) -> AsyncIterator[Mapping[str, object]]:
     service.health.drain()
     if service.watcher is not None:
         service.watcher.stop()
+    if service.item_search is not None:
+        service.item_search.close()
     await service.recommender.close()
     await _end(background)
     await service.store.close()

@@ -25,6 +25,7 @@ ServiceError
 │   ├── StoreUnavailable         503     store-unavailable        with Retry-After
 │   │   └── StoreNotDurable                                       the store may lose events, so none is accepted
 │   ├── Overloaded               503     overloaded               with Retry-After
+│   ├── SearchNotReady           503     search-not-ready         with Retry-After
 │   └── Internal                 500     internal                 a bug of ours
 ├── KeysUnusable                 the API key file cannot be read or changed: one sentence for the operator
 ├── EngineUnavailable            never leaves the recommender, which falls back
@@ -284,6 +285,17 @@ class Overloaded(Problem):
     slug = "overloaded"
     title = "The service is overloaded"
     default_detail = "The service is at its request limit: send the request again later."
+
+
+class SearchNotReady(Problem):
+    """The index that a search needs is being built. It did nothing else for this request."""
+
+    status = 503
+    slug = "search-not-ready"
+    title = "The search index is being built"
+    default_detail = (
+        "The first search by a model builds its index, which may take seconds: send the request again later."
+    )
 
 
 class Internal(Problem):

@@ -166,6 +166,17 @@ class Settings(BaseSettings):
         default=(DEFAULT_TYPE, "click", "cart", "purchase", "rating"),
         description=f"Allowed event types, separated by commas. They must include `{DEFAULT_TYPE}`, the default type.",
     )
+    search: Literal["on", "off"] = Field(
+        default="on",
+        description="Whether GET /items searches items. The first search by a model builds its index, which takes "
+        "about one byte per letter of the titles, per worker.",
+    )
+    search_field: str = Field(
+        default="title",
+        min_length=1,
+        max_length=100,
+        description="Metadata field that GET /items searches: a string, or an array of strings.",
+    )
     judge: Literal["auto", "off"] = Field(
         default="auto",
         description="Whether live events are scored: `auto` runs the judge beside an embedded store, if the bundle "

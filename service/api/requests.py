@@ -9,6 +9,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     StringConstraints,
     ValidationInfo,
     WithJsonSchema,
@@ -31,6 +32,12 @@ MAX_LISTED = 10_000
 MAX_EVENTS = 1000
 MAX_PROPERTIES = 32
 MAX_PROPERTIES_BYTES = 1024
+MAX_METADATA_FIELDS = 16
+MAX_FIELD_NAME = 100
+MAX_K_WHOLE = 100
+"""Maximum `k` with the whole metadata of each item: it may be large."""
+MAX_BATCH_WITH_METADATA = 5000
+"""Maximum sum of `k` over those requests of a batch that want metadata: its answer is held in memory as one."""
 MIN_TIMEOUT_MS = 10
 MAX_TIMEOUT_MS = 2000
 TIMEOUT_MS = 300
@@ -56,6 +63,42 @@ def _check_ranker(value: str, info: ValidationInfo) -> str:
 
 
 Ranker = Annotated[str, AfterValidator(_check_ranker), WithJsonSchema({"type": "string", "enum": [*RANKERS]})]
+
+
+def _check_metadata_fields(value: object, info: ValidationInfo) -> object:
+    """True, False, or a tuple of distinct names. Only a request that gives the field pays for this."""
+    if isinstance(value, bool):
+        if value and info.data.get("k", 0) > MAX_K_WHOLE:
+            raise refuse("too_many", f"true allows a k of at most {MAX_K_WHOLE}: name the fields for more items")
+        return value
+    if not isinstance(value, list):
+        raise refuse("fields_type", "must be true, false or an array of field names")
+    if not value:
+        raise refuse("too_short", "must have at least 1 element")
+    if len(value) > MAX_METADATA_FIELDS:
+        raise refuse("too_long", f"must have at most {MAX_METADATA_FIELDS} elements")
+    if not all(isinstance(name, str) and 1 <= len(name) <= MAX_FIELD_NAME for name in value):
+        raise refuse("field_name", f"must hold strings of 1 to {MAX_FIELD_NAME} characters only")
+    return tuple(dict.fromkeys(value))
+
+
+MetadataFields = Annotated[
+    bool | tuple[str, ...],
+    PlainValidator(_check_metadata_fields),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "boolean"},
+                {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": MAX_METADATA_FIELDS,
+                    "items": {"type": "string", "minLength": 1, "maxLength": MAX_FIELD_NAME},
+                },
+            ]
+        }
+    ),
+]
 
 
 class RecommendRequest(BaseModel):
@@ -97,6 +140,11 @@ class RecommendRequest(BaseModel):
         description="what is to rank, for comparisons: `auto` takes the best that is available; `model`, `neighbours` "
         "and `popular` that one, and popular items where it knows nothing. 422 `unknown_ranker` if the bundle has "
         "no neighbours; not in a batch",
+    )
+    return_metadata: MetadataFields = Field(
+        default=False,
+        description=f"whether each item comes with what is known of it: true for all of it, with a `k` of at most "
+        f"{MAX_K_WHOLE}, or the names of up to {MAX_METADATA_FIELDS} fields",
     )
 
     @model_validator(mode="after")

@@ -5,25 +5,30 @@ Instances of classes would take six times as long to create and to serialise
 """
 
 from typing import (
+    Annotated,
     Any,
     Literal,
     NotRequired,  # pydantic reads typing's own from Python 3.12 on only
 )
 
+from pydantic import WithJsonSchema
 from typing_extensions import TypedDict
 
 from model.contract.deployment.document import VariantName
 
 Degraded = Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"]
 Source = Literal["model", "neighbours", "popular"]
+Metadata = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": True})]
+"""An item's metadata: an object, or an orjson.Fragment of one, which is written as it is."""
 
 
 class RankedItem(TypedDict):
-    """One recommended item. Scores are comparable within one answer only."""
+    """One recommended item. Scores are comparable within one answer only. `metadata` comes with `return_metadata`."""
 
     item_id: str
     score: float
     rank: int
+    metadata: NotRequired[Metadata]
 
 
 class ModelName(TypedDict):
@@ -107,6 +112,23 @@ class ItemDescription(TypedDict):
 
     item_id: str
     metadata: dict[str, Any]
+
+
+class FoundItem(TypedDict):
+    """One item that a search found. `popularity_rank` is its place among all items by their count, 1 the first."""
+
+    item_id: str
+    metadata: Metadata
+    popularity_rank: int
+
+
+class FoundItems(TypedDict):
+    """The answer of GET /items, best match first. `more` says whether other items match, too."""
+
+    items: list[FoundItem]
+    count: int
+    more: bool
+    took_ms: float
 
 
 class CandidateDescription(TypedDict):

@@ -12,6 +12,7 @@ from service.health import Health
 from service.inference.model import LiveModel
 from service.ingest.ingestor import Ingestor
 from service.recommend.recommender import Recommender
+from service.search.item_search import ItemSearch
 from service.settings import Settings
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.history import HistoryStore
@@ -36,6 +37,8 @@ class Service:
     """None for a single bundle, which nothing changes."""
     reporter: Reporter
     tally_writer: TallyWriter
+    item_search: ItemSearch | None
+    """None where it is switched off."""
 
     @property
     def model(self) -> LiveModel:

@@ -92,7 +92,7 @@ def _add_examples(document: dict[str, Any], item_id: str) -> None:
     }
     for path, examples in bodies.items():
         document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["examples"] = examples
-    parameters = {"user_id": _USER, "item_id": item_id}
+    parameters = {"user_id": _USER, "item_id": item_id, "query": item_id}
     for path in document["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):

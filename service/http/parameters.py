@@ -1,5 +1,6 @@
 """Helpers of all routes: path and query parameters, JSON answers, and their description in OpenAPI."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -21,6 +22,14 @@ class TextConvertor(PathConvertor):
 
 
 register_url_convertor("text", TextConvertor())
+
+MAX_QUERY = 100
+"""Maximum characters of a search."""
+MAX_FOUND = 50
+DEFAULT_FOUND = 20
+"""How many items a search finds at most: at most, and where the request does not say."""
+_SEARCH_MAX_BYTES = 2048
+"""Beyond it a query string is not read: MAX_QUERY characters take 1,200 bytes, percent-encoded."""
 
 PathId = Annotated[str, Path(description="percent-encoded, `/` included")]
 
@@ -53,6 +62,32 @@ def read_flag(request: Request, name: str) -> bool:
     if values not in ([], ["true"], ["false"]):
         raise Invalid([FieldError("", "enum", f"the query parameter {name} is true or false, given once")])
     return values == ["true"]
+
+
+def read_search(request: Request) -> tuple[str, int]:
+    """The query parameters `query`, without spaces around it, and `limit`. Raises Invalid with all that is wrong."""
+    too_long = FieldError("", "too_long", f"the query parameter query has at most {MAX_QUERY} characters")
+    if len(request.scope["query_string"]) > _SEARCH_MAX_BYTES:
+        raise Invalid([too_long])
+    given = request.query_params.multi_items()
+    values = dict(given)
+    query, limit = values.get("query", "").strip(), values.get("limit", str(DEFAULT_FOUND))
+    wrong: list[FieldError] = []
+    if not values.keys() <= {"query", "limit"}:
+        wrong.append(FieldError("", "extra_forbidden", "this route does not take this query parameter"))
+    if len(given) > len(values):
+        wrong.append(FieldError("", "repeated", "a query parameter is given once"))
+    if not query:
+        wrong.append(FieldError("", "missing", "the query parameter query is required, and not only spaces"))
+    if len(query) > MAX_QUERY:
+        wrong.append(too_long)
+    if "\ufffd" in query:  # what cannot be decoded becomes that
+        wrong.append(FieldError("", "pattern", "the query parameter query is UTF-8, percent-encoded"))
+    if not re.fullmatch("[0-9]{1,3}", limit) or not 1 <= int(limit) <= MAX_FOUND:
+        wrong.append(FieldError("", "range", f"the query parameter limit is an integer from 1 to {MAX_FOUND}"))
+    if wrong:
+        raise Invalid(wrong)
+    return query, int(limit)
 
 
 def describe_problems(*problems: type[Problem]) -> Mapping[int | str, dict[str, Any]]:

@@ -19,6 +19,7 @@ from service.errors import (
     NotFound,
     Overloaded,
     Problem,
+    SearchNotReady,
     StoreUnavailable,
     Unauthorized,
 )
@@ -45,7 +46,7 @@ def answer_problem(problem: Problem, scope: Scope) -> Response:
             headers["WWW-Authenticate"] = "Bearer"
         case MethodNotAllowed():
             headers["Allow"] = ", ".join(problem.allowed)
-        case StoreUnavailable() | Overloaded():
+        case StoreUnavailable() | Overloaded() | SearchNotReady():
             headers["Retry-After"] = str(random.choice(RETRY_AFTER_S))  # noqa: S311 - no secret
     return Response(orjson.dumps(body), problem.status, headers, MEDIA_TYPE)
 

@@ -25,7 +25,7 @@ CPU_TOLERANCE = 1e-4
 """Tolerance between a score on a CPU and the trainer's."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LiveModel:
     """A loaded and checked bundle."""
 
@@ -69,10 +69,12 @@ class LiveModel:
         """An item's metadata, empty if the bundle has none; None for an unknown item."""
         if item_id not in self.vocabulary:
             return None
-        if self.metadata is None:
-            return {}
-        metadata: dict[str, Any] = orjson.loads(self.metadata[self.vocabulary.index_of(item_id) - 1])
+        metadata: dict[str, Any] = orjson.loads(self.find_metadata(item_id))
         return metadata
+
+    def find_metadata(self, item_id: str) -> bytes:
+        """A known item's metadata as a JSON object, `{}` if the bundle has none."""
+        return b"{}" if self.metadata is None else self.metadata[self.vocabulary.index_of(item_id) - 1]
 
 
 def load_model(

@@ -1,7 +1,11 @@
 """Makes the answer to a request: the best source that has one, and what the client is told about it."""
 
+from collections.abc import Sequence
+
+import orjson
+
 from model.contract.query import Answer, Question
-from service.api.responses import HistoryState, Recommendation, Source
+from service.api.responses import HistoryState, RankedItem, Recommendation, Source
 from service.api.timestamps import format_rfc_3339
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest
@@ -17,13 +21,16 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
     named = dict.fromkeys([*(pending.request.items or ()), *(pending.request.candidate_item_ids or ())])
     forced = pending.request.variant is not None or pending.request.ranker != "auto"
     claimant = None if forced else pending.request.user_id  # a forced answer is no trial's
+    items: list[RankedItem] = [
+        {"item_id": item_id, "score": score, "rank": rank}
+        for rank, (item_id, score) in enumerate(zip(*ranking, strict=True), start=1)
+    ]
+    if pending.request.return_metadata:
+        _add_metadata(model, items, pending.request.return_metadata)
     return {
         "recommendation_id": role.make_id(claimant, from_model=source == "model"),
         "user_id": pending.request.user_id,
-        "items": [
-            {"item_id": item_id, "score": score, "rank": rank}
-            for rank, (item_id, score) in enumerate(zip(*ranking, strict=True), start=1)
-        ],
+        "items": items,
         "count": len(ranking.item_ids),
         "requested": pending.request.k,
         "source": source,
@@ -33,6 +40,17 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
         "unknown_item_ids": [item_id for item_id in named if item_id not in model.vocabulary],
         "took_ms": pending.timer.took_ms(),
     }
+
+
+def _add_metadata(model: LiveModel, items: Sequence[RankedItem], wanted: bool | Sequence[str]) -> None:
+    """Give each item what this model's bundle knows of it: all, as the bundle's own bytes, or the wanted fields."""
+    for item in items:
+        known = model.find_metadata(item["item_id"])
+        if isinstance(wanted, bool):
+            item["metadata"] = orjson.Fragment(known)
+        else:
+            fields = orjson.loads(known)
+            item["metadata"] = {name: fields[name] for name in wanted if name in fields}
 
 
 def _rank(model: LiveModel, pending: PendingRequest, question: Question) -> tuple[Source, Answer]:

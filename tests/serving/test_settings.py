@@ -44,6 +44,8 @@ OTHERS = {
     "history_length": "50",
     "history_days": "30",
     "event_types": "view,wish.list,a:b",
+    "search": "off",
+    "search_field": "name",
     "judge": "off",
     "judge_rate": "3.5",
     "judge_types": "cart,a:b",

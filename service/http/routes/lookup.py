@@ -1,5 +1,6 @@
-"""GET routes for a user's history, an item and the model."""
+"""GET routes for a user's history, items and the model."""
 
+import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,6 +9,8 @@ from model.contract.deployment.document import Deployment
 from service.api.responses import (
     CandidateDescription,
     ExportedEvent,
+    FoundItem,
+    FoundItems,
     HistoryExport,
     ItemDescription,
     ModelDescription,
@@ -17,9 +20,19 @@ from service.api.timestamps import format_rfc_3339
 from service.auth.audit import audited
 from service.auth.guard import GuardedRoute, requires_scope
 from service.deployment.refusals import Refusal
-from service.errors import Invalid, NotFound, Overloaded, StoreUnavailable
+from service.errors import Invalid, NotFound, Overloaded, SearchNotReady, StoreUnavailable
 from service.http.dependencies import get_service
-from service.http.parameters import PathId, check_user, describe_problems, refuse_query, write
+from service.http.parameters import (
+    DEFAULT_FOUND,
+    MAX_FOUND,
+    MAX_QUERY,
+    PathId,
+    check_user,
+    describe_problems,
+    read_search,
+    refuse_query,
+    write,
+)
 from service.recommend.variant import Variant
 
 router = APIRouter(route_class=GuardedRoute)
@@ -50,6 +63,52 @@ async def get_history(request: Request, user_id: PathId) -> Response:
         for event in events
     ]
     return write(HistoryExport(user_id=user_id, version=version, events=exported))
+
+
+@router.get(
+    "/items",
+    tags=["items"],
+    summary="Search items by title or id",
+    response_model=FoundItems,
+    responses={**describe_problems(NotFound, Invalid, SearchNotReady, Overloaded)},
+    openapi_extra={
+        **requires_scope("recommend"),
+        "parameters": [
+            {
+                "name": "query",
+                "in": "query",
+                "required": True,
+                "description": "an item id or the beginning of one, or part of a title; case, accents and punctuation "
+                "make no difference in titles",
+                "schema": {"type": "string", "minLength": 1, "maxLength": MAX_QUERY},
+            },
+            {
+                "name": "limit",
+                "in": "query",
+                "description": "number of items to return",
+                "schema": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "default": DEFAULT_FOUND},
+            },
+        ],
+    },
+)
+async def find_items(request: Request) -> Response:
+    """The item of that id, then those whose title begins with the query, has a word that does, or contains it.
+
+    Last come those whose id begins with it. Among alike ones the most popular is first.
+    """
+    query, limit = read_search(request)
+    service = get_service(request)
+    if service.item_search is None:
+        raise NotFound("This service does not search items: it was started with --search off.")
+    model = service.model
+    found = await service.item_search.find(model, query, limit=limit)
+    item_ids = model.vocabulary.decode(model.popular.order[found.places].tolist())
+    items = [
+        FoundItem(item_id=item_id, metadata=orjson.Fragment(model.find_metadata(item_id)), popularity_rank=place + 1)
+        for item_id, place in zip(item_ids, found.places, strict=True)
+    ]
+    took_ms: float = request.scope["state"]["timer"].took_ms()
+    return write(FoundItems(items=items, count=len(items), more=found.more, took_ms=took_ms))
 
 
 @router.get(

@@ -31,8 +31,8 @@ from service.errors import (
 )
 from service.http.body import BODY_PROBLEMS, read_object
 from service.http.dependencies import get_service
-from service.http.file_work import FileWork
 from service.http.parameters import describe_body, describe_problems, refuse_query, write
+from service.system.side_thread import SideThread
 
 router = APIRouter(route_class=GuardedRoute, tags=["models"])
 
@@ -43,7 +43,7 @@ ROLES = ("champion", "candidate", "previous")
 
 _READ_ONLY = {errno.EACCES, errno.EPERM, errno.EROFS}
 _FOLDER_PROBLEMS = (NotFound, DeploymentRefused, Invalid, Overloaded)
-_files = FileWork(8)
+_files = SideThread("files", limit=8)
 
 
 @router.get(

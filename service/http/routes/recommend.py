@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.requests import MAX_REQUESTS, RecommendBatchRequest, RecommendRequest
+from service.api.requests import MAX_BATCH_WITH_METADATA, MAX_REQUESTS, RecommendBatchRequest, RecommendRequest
 from service.api.responses import Recommendation, RecommendationBatch
 from service.api.validation import Validator, require_array
 from service.auth.guard import AuthGuard, GuardedRoute, requires_scope
@@ -22,6 +22,7 @@ router = APIRouter(route_class=GuardedRoute, tags=["recommendations"])
 
 _validate = Validator(RecommendRequest)
 _IN_A_BATCH = {"batch": True}
+_TOO_MUCH_METADATA = f"requests with return_metadata must want at most {MAX_BATCH_WITH_METADATA} items together"
 
 
 @router.post(
@@ -88,4 +89,6 @@ async def _read_batch(request: Request, slices: TimeSlices) -> list[RecommendReq
                 break
     if field_errors:
         raise Invalid(field_errors)
+    if sum(one.k for one in recommend_requests if one.return_metadata) > MAX_BATCH_WITH_METADATA:
+        raise Invalid([FieldError("/requests", "too_many", _TOO_MUCH_METADATA)])
     return recommend_requests

@@ -18,6 +18,7 @@ FIELDS = st.sampled_from(
         "candidate_item_ids",
         "min_history_version",
         "timeout_ms",
+        "return_metadata",
         "events",
         "item_id",
         "event_id",
@@ -54,6 +55,14 @@ def test_arbitrary_documents(client, path, document):
     response = client.post(path, content=orjson.dumps(document), headers=JSON)
     assert response.status_code in (200, 409, 422), response.text
     assert len(response.content) < 20_000
+
+
+@MANY
+@given(query=st.text(max_size=40), limit=st.integers(-10, 100) | st.text(max_size=5))
+def test_arbitrary_searches(client, query, limit):
+    """Searches find something or nothing, or are refused."""
+    response = client.get("/items", params={"query": query, "limit": limit})
+    assert response.status_code in (200, 422), response.text
 
 
 @MANY

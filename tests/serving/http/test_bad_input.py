@@ -192,6 +192,17 @@ def test_wrong_envelopes(client, document, pointer, code):
         ({"user_id": "u", "min_history_version": -1}, "/min_history_version", "range"),
         ({"user_id": "u", "min_history_version": "1"}, "/min_history_version", "int_type"),
         *(({"items": [], field: 1}, "", "extra_forbidden") for field in (CANARY, "explain", "scenario")),
+        *(
+            ({"items": [], "return_metadata": value}, "/return_metadata", "fields_type")
+            for value in (None, 1, CANARY, {CANARY: True}, 0.5)
+        ),
+        ({"items": [], "return_metadata": []}, "/return_metadata", "too_short"),
+        ({"items": [], "return_metadata": [CANARY] * 17}, "/return_metadata", "too_long"),
+        *(
+            ({"items": [], "return_metadata": ["title", value]}, "/return_metadata", "field_name")
+            for value in (None, 1, "", CANARY * 17, [CANARY], True)
+        ),
+        ({"items": [], "return_metadata": True, "k": 101}, "/return_metadata", "too_many"),
         *(({"items": [], "timeout_ms": value}, "/timeout_ms", "range") for value in (0, -5, 9, 2001, 10**9)),
         *(({"items": [], "timeout_ms": value}, "/timeout_ms", "int_type") for value in (CANARY, "300", True, 99.5)),
     ],
@@ -389,6 +400,7 @@ def test_paths_that_do_not_exist(client, path):
         ("/users/u1/history", "GET"),
         ("/users/u1", "DELETE"),
         ("/items/i01", "GET"),
+        ("/items", "GET"),
         ("/model", "GET"),
         ("/health/live", "GET"),
         ("/health/ready", "GET"),
@@ -413,6 +425,59 @@ def test_methods_that_are_not_allowed(client, path, allowed, method):
 def test_queries_nobody_asked_for(client, path):
     """A query parameter that a route does not have is refused."""
     check(client.get(path), 422, "validation")
+
+
+LONGEST = "%F0%9F%8E%AC" * 100
+"""100 characters of four bytes each."""
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("", "missing"),
+        ("query=", "missing"),
+        ("query=%20+%09%0A", "missing"),
+        ("limit=5", "missing"),
+        (f"query={CANARY}&{CANARY}=1", "extra_forbidden"),
+        (f"query={CANARY}&=", "extra_forbidden"),
+        (f"query={CANARY}&query={CANARY}", "repeated"),
+        (f"query={CANARY}&limit=5&limit=5", "repeated"),
+        (f"query={CANARY}{'x' * 95}", "too_long"),
+        (f"query={LONGEST}%F0%9F%8E%AC", "too_long"),
+        (f"query={CANARY * 400}", "too_long"),
+        ("&".join([CANARY] * 400), "too_long"),
+        (f"query={CANARY}%FF", "pattern"),
+        (f"query={CANARY}%C0%AF", "pattern"),
+        (f"query={CANARY}%ED%A0%80", "pattern"),
+        *(
+            (f"query={CANARY}&limit={limit}", "range")
+            for limit in ("", "0", "-1", "51", "1000", "9" * 500, "1.0", "1e1", "+5", "%2B5", "0x10", "%D9%A5", CANARY)
+        ),
+    ],
+    ids=lambda part: part[:40],
+)
+def test_wrong_searches(client, query, code):
+    """What is wrong with the query string has a code and is not repeated."""
+    response = client.get(f"/items?{query}")
+    check(response, 422, "validation")
+    assert [fault["code"] for fault in response.json()["errors"]] == [code]
+
+
+def test_several_faults_of_a_search(client):
+    """Each is named."""
+    response = client.get(f"/items?query=%FF&limit=51&{CANARY}=1")
+    check(response, 422, "validation")
+    assert [fault["code"] for fault in response.json()["errors"]] == ["extra_forbidden", "pattern", "range"]
+
+
+@pytest.mark.parametrize(
+    "query", [LONGEST, "x" * 100, "%00", "%0A%0Ax", "%25", "a%20%5C%22OR%201%3D1", "%EF%B7%BA" * 100]
+)
+def test_odd_searches(client, query):
+    """Whatever else is asked finds nothing, or what it says."""
+    response = client.get(f"/items?query={query}")
+    assert response.status_code == 200, response.text
+    assert response.json()["count"] <= 20
 
 
 def test_query_of_recommend(client):

@@ -25,6 +25,7 @@ CONTRACT: dict[tuple[str, str], Scope | None] = {
     ("POST", "/events"): "events",
     ("GET", "/users/{user_id}/history"): "admin",
     ("DELETE", "/users/{user_id}"): "admin",
+    ("GET", "/items"): "recommend",
     ("GET", "/items/{item_id}"): "recommend",
     ("GET", "/model"): "recommend",
     ("GET", "/models"): "models",
@@ -73,6 +74,7 @@ def ask(client, method, route, *authorizations):
     path = route.path
     for name, value in FILLED.items():
         path = path.replace(name, value)
+    path = f"{path}?query=i01" if path == "/items" else path
     headers = [("authorization", value) for value in authorizations]
     question = {"items": ["i01"]}
     documents = {"/recommend": question, "/recommend/batch": {"requests": [question]}}

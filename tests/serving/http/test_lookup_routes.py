@@ -171,6 +171,7 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
         ("/events", "post"): let_in | read,
         ("/users/{user_id}/history", "get"): let_in | {"422"},
         ("/users/{user_id}", "delete"): {"204", "401", "403", "404", "422", "503"},
+        ("/items", "get"): let_in | {"404", "422"},
         ("/items/{item_id}", "get"): let_in | {"404", "422"},
         ("/model", "get"): let_in | {"422"},
         ("/health/live", "get"): {"200"},
@@ -195,8 +196,14 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "min_history_version",
         "timeout_ms",
         "variant",
+        "return_metadata",
     }
     assert set(schemas["Recommendation"]["properties"]) == set(client.recommend(user_id=user))
+    [item] = client.recommend(user_id=user, k=1, return_metadata=True)["items"]
+    assert set(schemas["RankedItem"]["properties"]) == set(item)
+    found = client.get("/items?query=i01").json()
+    assert set(schemas["FoundItems"]["properties"]) == set(found)
+    assert set(schemas["FoundItem"]["properties"]) == set(found["items"][0])
     receipt = client.send({"user_id": user, "item_id": "i01"}, {})
     assert set(schemas["Receipt"]["properties"]) == set(receipt)
     assert set(schemas["Rejection"]["properties"]) == set(receipt["rejected"][0])

@@ -1,9 +1,7 @@
 """/models: what answers, changed over HTTP as by the command, and refused where it may not be."""
 
-import asyncio
 import errno
 import shutil
-import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,8 +13,6 @@ from model.contract.deployment.document import DEPLOYMENT, read_deployment
 from model.contract.deployment.journal import JOURNAL, read_journal, verify_journal
 from model.contract.deployment.writer import hold_deployment
 from service.auth.key_file import create_key
-from service.errors import Overloaded
-from service.http.file_work import FileWork
 from service.http.routes import models
 
 TINY = "20261121T101500-tiny"
@@ -191,23 +187,3 @@ def test_the_journal_names_the_key(make_client, root, tmp_path):
     assert change(client, "hold", headers={"authorization": f"Bearer {key}"})[0] == 200
     [entry] = read_journal(root)
     assert entry["by"] == f"key:{key.split('_')[1]}"
-
-
-def test_work_on_files_is_bounded(served):
-    """Requests beyond the limit are refused at once; those whose client leaves still count until they are done."""
-    gate = threading.Event()
-    work = FileWork(2)
-
-    async def crowd():
-        first, second = (asyncio.ensure_future(work.run(gate.wait)) for _ in range(2))
-        await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.sleep(0)
-        with pytest.raises(Overloaded):
-            await work.run(gate.wait)
-        gate.set()
-        assert await second
-        await asyncio.sleep(0.1)  # what has ended is noted by the loop
-        assert await work.run(lambda: 7) == 7
-
-    served.run(crowd())

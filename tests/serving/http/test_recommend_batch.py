@@ -79,6 +79,8 @@ def test_one_that_is_not_valid_refuses_all(client):
         ({"requests": [{"items": []}, 5]}, "/requests/1"),
         ({"requests": [{"items": []}], "k": 1}, ""),
         ({"k": 1}, ""),
+        ({"requests": [{"items": [], "return_metadata": 1}]}, "/requests/0/return_metadata"),
+        ({"requests": [{"items": [], "return_metadata": True, "k": 101}]}, "/requests/0/return_metadata"),
     ],
 )
 def test_what_is_no_batch_is_refused(client, document, pointer):

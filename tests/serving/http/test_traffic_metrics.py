@@ -211,6 +211,7 @@ def test_every_route_counts_under_its_template(fresh, user):
     """Each route that is served has its own series, documentation included."""
     for path in (
         f"/users/{user}%2Fx/history",
+        "/items?query=c4n4ry",
         "/items/a%2Fb",
         "/model",
         "/health/live",
@@ -223,6 +224,7 @@ def test_every_route_counts_under_its_template(fresh, user):
     counts = fresh.counts()
     for route in (
         "/users/{user_id}/history",
+        "/items",
         "/items/{item_id}",
         "/model",
         "/health/live",

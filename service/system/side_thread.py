@@ -1,4 +1,4 @@
-"""Work on files for requests: in one thread of its own, since a disk may be slow, and a bounded number at a time."""
+"""Work for requests beside the event loop: in one thread of its own, and for a bounded number of them at a time."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,13 +10,17 @@ from service.errors import Overloaded
 T = TypeVar("T")
 
 
-class FileWork:
+class SideThread:
     """Runs one call after the other in a thread, for at most `limit` requests at a time."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, name: str, *, limit: int) -> None:
         self._limit = limit
         self._under_way = 0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="files")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+
+    def close(self) -> None:
+        """Take no more calls, and drop those that have not begun."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, call: Callable[[], T]) -> T:
         """The call's result, or its exception. A call goes on though its client leaves. Raises Overloaded."""

@@ -1,0 +1,1 @@
+"""Finding items by title or id, for GET /items."""
