@@ -34,6 +34,7 @@ MAX_PROPERTIES_BYTES = 1024
 MIN_TIMEOUT_MS = 10
 MAX_TIMEOUT_MS = 2000
 TIMEOUT_MS = 300
+MAX_EXPLAINED = 50
 
 # The length limits repeat the pattern's, so that an id that is too long gets that error and not "pattern".
 Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=f"^{ID_PATTERN}$")]
@@ -44,6 +45,14 @@ Version = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Listed = Annotated[list[Id], Field(max_length=MAX_LISTED, fail_fast=True)]
 Candidates = Annotated[list[Id], Field(min_length=1, max_length=MAX_LISTED, fail_fast=True)]
+
+
+def _check_explain(value: bool, info: ValidationInfo) -> bool:
+    if value and info.data.get("k", 1) > MAX_EXPLAINED:
+        raise refuse("explain_k", "explains at most 50 items: ask for a k of 50 or less")
+    if value and _context(info).get("batch"):
+        raise refuse("explain_batch", "is for POST /recommend alone, not for requests of a batch")
+    return value
 
 
 class RecommendRequest(BaseModel):
@@ -79,6 +88,12 @@ class RecommendRequest(BaseModel):
         default=None,
         description="who is to answer: `champion` or `candidate`; null: as the user is assigned. Needs a key with the "
         "scope `models` or `admin`; 409 while the candidate is not in use",
+    )
+
+    explain: Annotated[bool, AfterValidator(_check_explain)] = Field(
+        default=False,
+        description="say of each item which items of the history raised its score most (`reasons`); needs a `k` of at "
+        "most 50; not in a batch",
     )
 
     @model_validator(mode="after")

@@ -18,12 +18,23 @@ Degraded = Literal["store_unavailable", "engine_unavailable", "deadline", "overl
 Source = Literal["model", "neighbours", "popular"]
 
 
+class Reason(TypedDict):
+    """An item of the history and its weight: the score less the score without any occurrence of it. Not additive."""
+
+    item_id: str
+    weight: float
+
+
 class RankedItem(TypedDict):
-    """One recommended item. Scores are comparable within one answer only."""
+    """One recommended item. Scores are comparable within one answer only.
+
+    With `explain`: `reasons`, up to three of the history's items, the weightiest first; null as `explained` is.
+    """
 
     item_id: str
     score: float
     rank: int
+    reasons: NotRequired[list[Reason] | None]
 
 
 class ModelName(TypedDict):
@@ -43,7 +54,11 @@ class HistoryState(TypedDict):
 
 
 class Recommendation(TypedDict):
-    """The answer of POST /recommend. `history` is null when none was read: no `user_id`, or no store."""
+    """The answer of POST /recommend. `history` is null when none was read: no `user_id`, or no store.
+
+    With `explain`: `explained`, how many of the history's items were left out in turn; null if the reasons are unknown,
+    0 if the model did not rank the items.
+    """
 
     recommendation_id: str
     user_id: str | None
@@ -56,6 +71,7 @@ class Recommendation(TypedDict):
     history: HistoryState | None
     unknown_item_ids: list[str]
     took_ms: float
+    explained: NotRequired[int | None]
 
 
 class RecommendationBatch(TypedDict):
