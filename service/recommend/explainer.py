@@ -48,6 +48,9 @@ class Explainer:
             return "timeout"
         finally:
             pending.timer.record("queue")
+        if not variant.batcher.alive:  # it retires, and its thread takes no more calls
+            self._turn.release(1)
+            return "failed"
         job = self._begin(variant, pending, whole)
         try:
             ended = asyncio.wrap_future(job)

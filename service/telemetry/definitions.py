@@ -94,7 +94,7 @@ SHED_REQUESTS: Final = CounterDefinition(
 EXPLAINED: Final = CounterDefinition(
     "nextitem_explained_total",
     "Answers of the model to requests with explain, by result: explained, timeout (no time was left for the reasons), "
-    "failed (the engine did), unsupported (the bundle is from before candidate_scores)",
+    "failed (the engine did, or the model retired meanwhile), unsupported (the bundle is from before candidate_scores)",
     ("result",),
 )
 BATCH_SIZE: Final = HistogramDefinition("nextitem_batch_size", "Requests per batch", _SIZES)
