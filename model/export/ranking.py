@@ -8,7 +8,7 @@ Three scans give the same items and scores:
 
 Rows beyond those of `exclude` are not ranked, and cost no scan: they ask for `candidate_scores` alone, the state times
 the candidates' rows of the table. Nothing of ONNX Runtime's could leave the scan out
-(docs/decisions/0018-rows-that-are-not-ranked.md).
+(docs/decisions/0019-rows-that-are-not-ranked.md).
 
 Why k blocks suffice: let item x stand outside the k blocks that come first by (best score, index). Each of them holds
 an item that is better than x, or as good and of a lower index. So x is none of the k best by score and index.

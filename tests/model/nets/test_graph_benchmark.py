@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.graph.__main__ import format_entry, race, summarize
 from benchmarks.graph import reranking
+from benchmarks.graph.__main__ import format_entry, race, summarize
 from benchmarks.graph.proof import StepsDiffer, prove
 from benchmarks.graph.steps import SCORED, open_bound, open_graphs
 from benchmarks.harness.cases import Case, K, draw_feed, draw_lengths, draw_network
