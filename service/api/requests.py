@@ -42,6 +42,7 @@ MIN_TIMEOUT_MS = 10
 MAX_TIMEOUT_MS = 2000
 TIMEOUT_MS = 300
 RANKERS = ("auto", "model", "neighbours", "popular")
+MAX_EXPLAINED = 50
 
 # The length limits repeat the pattern's, so that an id that is too long gets that error and not "pattern".
 Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=f"^{ID_PATTERN}$")]
@@ -101,6 +102,14 @@ MetadataFields = Annotated[
 ]
 
 
+def _check_explain(value: bool, info: ValidationInfo) -> bool:
+    if value and info.data.get("k", 1) > MAX_EXPLAINED:
+        raise refuse("explain_k", "explains at most 50 items: ask for a k of 50 or less")
+    if value and _context(info).get("batch"):
+        raise refuse("explain_batch", "is for POST /recommend alone, not for requests of a batch")
+    return value
+
+
 class RecommendRequest(BaseModel):
     """The body of POST /recommend. One of `user_id` and `items` is required."""
 
@@ -145,6 +154,12 @@ class RecommendRequest(BaseModel):
         default=False,
         description=f"whether each item comes with what is known of it: true for all of it, with a `k` of at most "
         f"{MAX_K_WHOLE}, or the names of up to {MAX_METADATA_FIELDS} fields",
+    )
+
+    explain: Annotated[bool, AfterValidator(_check_explain)] = Field(
+        default=False,
+        description="say of each item which items of the history raised its score most (`reasons`); needs a `k` of at "
+        "most 50; not in a batch",
     )
 
     @model_validator(mode="after")

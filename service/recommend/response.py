@@ -27,7 +27,7 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
     ]
     if pending.request.return_metadata:
         _add_metadata(model, items, pending.request.return_metadata)
-    return {
+    answer: Recommendation = {
         "recommendation_id": role.make_id(claimant, from_model=source == "model"),
         "user_id": pending.request.user_id,
         "items": items,
@@ -40,6 +40,16 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
         "unknown_item_ids": [item_id for item_id in named if item_id not in model.vocabulary],
         "took_ms": pending.timer.took_ms(),
     }
+    if pending.request.explain:
+        _leave_unexplained(answer)
+    return answer
+
+
+def _leave_unexplained(answer: Recommendation) -> None:
+    """Without reasons: unknown yet if the model ranked the items; others owe nothing to single items of a history."""
+    for item in answer["items"]:
+        item["reasons"] = None if answer["source"] == "model" else []
+    answer["explained"] = None if answer["source"] == "model" else 0
 
 
 def _add_metadata(model: LiveModel, items: Sequence[RankedItem], wanted: bool | Sequence[str]) -> None:
