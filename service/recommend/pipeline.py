@@ -80,6 +80,8 @@ class Pipeline:
         if pending.request.ranker == "neighbours" and self._model.neighbours is None:
             raise Invalid([_NO_NEIGHBOURS])
         await self.read_histories([pending])
+        if not pending.wanted:  # its history may not have been read
+            return self.answer_degraded(pending, "deadline")
         start_stage([pending], "encode")
         _encode(self._model, pending)
         if pending.request.ranker == "neighbours" and pending.question and len(pending.question.history):
