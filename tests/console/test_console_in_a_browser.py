@@ -188,7 +188,7 @@ def test_compare_shows_each_ranker(open_console, service_url):
     shared = page.locator(".column .facts").all_inner_texts()[1:]
     notes = [column.locator(".note").all_inner_texts() for column in page.locator(".column").all()[1:]]
     for fact, words in zip(shared, notes, strict=True):
-        assert int(re.findall(r"(\d+) of 10 as the model", fact)[0]) == words.count("shared")
+        assert int(re.findall(r"(\d+) of 10 shared", fact)[0]) == words.count("shared")
         assert set(words) <= {"shared", "only here"}
     commands = page.locator(".curl code").all_text_contents()
     assert [re.findall(r'"ranker":"(\w+)"', command) for command in commands] == [

@@ -36,7 +36,8 @@ def settle(answer):
 def test_auto_is_what_comes_without_it(client, user):
     """Named or not, the best ranker answers, in the same words."""
     client.send({"user_id": user, "item_id": "i05"})
-    for question in ({"user_id": user}, {"items": ["i01", "i02"], "k": 3}, {"items": []}):
+    questions: list[dict] = [{"user_id": user}, {"items": ["i01", "i02"], "k": 3}, {"items": []}]
+    for question in questions:
         assert settle(client.recommend(**question, ranker="auto")) == settle(client.recommend(**question))
 
 

@@ -16,7 +16,7 @@ function Column({ ranker, mine, first, add, nameOf, body }) {
   const shared = answer?.items.filter((item) => theirs.has(item.item_id)).length;
   return html`<section class="column" aria-labelledby=${`by-${ranker}`}>
     <header><h2 id=${`by-${ranker}`}>${ranker}</h2>
-      ${answer && html`<p class="facts"><b>${formatMs(answer.took_ms)} ms</b>${first && ` · ${shared} of ${answer.count} as the model`}</p>`}
+      ${answer && html`<p class="facts"><b>${formatMs(answer.took_ms)} ms</b>${first && ` · ${shared} of ${answer.count} shared`}</p>`}
     </header>
     <p class="hint">${RANKERS[ranker]}${answer && answer.source !== ranker ? `: nothing to go by, so ${answer.source} items` : ""}</p>
     ${problem && html`<${ProblemNote} problem=${problem} />`}

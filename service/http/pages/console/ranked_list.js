@@ -67,12 +67,12 @@ function Change({ before, rank, known }) {
 /** Why an item is in the list: what of the history lifted it, and by how much. */
 function Why({ item, source, explained, nameOf }) {
   const reasons = item.reasons ?? [];
-  const signed = (weight) => `${weight < 0 ? "−" : "+"}${Math.abs(weight).toFixed(2)}`;
+  const signed = (weight) => `${weight < 0 ? "−" : "+"}${Number(Math.abs(weight).toPrecision(2))}`;
   return html`<details class="why">
     <summary>${reasons.length ? html`<span>because of </span>${reasons.map(({ item_id }, index) => html`${index > 0 && " · "}<bdi>${nameOf(item_id)}</bdi>`)}` : "why"}</summary>
     ${reasons.length > 0 && html`<table><tbody>${reasons.map(({ item_id, weight }) => html`<tr>
       <td><bdi>${nameOf(item_id)}</bdi></td><td class="number">${signed(weight)}</td></tr>`)}</tbody></table>
-      <p class="hint">So much lower would its score of ${item.score.toFixed(2)} be without that item${explained ? ` (${explained} tried)` : ""}.</p>`}
+      <p class="hint">Without that item its score of ${item.score.toFixed(2)} would be so much lower.</p>`}
     ${reasons.length === 0 && html`<p class="hint">${explainNothing(source, explained)}</p>`}
   </details>`;
 }
