@@ -84,7 +84,7 @@ def test_each_of_a_batch_as_it_wants(client, known):
     answers = client.post("/recommend/batch", {"requests": requests}).json()["responses"]
     items = [item["item_id"] for item in answers[0]["items"]]
     assert described(answers[0]) == {item: known[item] for item in items}
-    assert described(answers[1]) == {item: {"title": known[item]["title"]} for item in items if known[item]}
+    assert described(answers[1]) == {item: {"title": known[item]["title"]} if known[item] else {} for item in items}
     assert all("metadata" not in item for item in answers[2]["items"])
 
 

@@ -35,8 +35,12 @@ def test_what_has_not_begun_when_it_closes_is_dropped():
     gate, begun = threading.Event(), threading.Event()
     work = SideThread("test", limit=2)
 
+    def begin_and_wait():
+        begun.set()
+        return gate.wait()
+
     async def close():
-        first = asyncio.ensure_future(work.run(lambda: begun.set() or gate.wait()))
+        first = asyncio.ensure_future(work.run(begin_and_wait))
         second = asyncio.ensure_future(work.run(gate.wait))
         await asyncio.to_thread(begun.wait)
         work.close()
