@@ -24,9 +24,9 @@ _NONE = np.empty(0, dtype=np.int32)
 
 
 class Reason(NamedTuple):
-    """An item of the history, and by how much it raised the score."""
+    """The index of an item of the history, and by how much it raised the score."""
 
-    index: int
+    item: int
     weight: float
 
 
