@@ -142,13 +142,23 @@ def open_console(chromium: Any) -> Iterator[Callable[..., Any]]:
         page = context.new_page()
         elsewhere: list[str] = []
         complaints: list[str] = []
-        context.on(
-            "request",
-            lambda request: None if request.url.startswith((url, "data:")) else elsewhere.append(request.url),
-        )
-        page.on("console", lambda message: complaints.append(message.text) if message.type != "log" else None)
+
+        def note(request: Any) -> None:
+            if not request.url.startswith((url, "data:")):
+                elsewhere.append(request.url)
+
+        def dismiss(dialog: Any) -> None:
+            complaints.append("a dialog")
+            dialog.dismiss()
+
+        def hear(message: Any) -> None:
+            if message.type != "log":
+                complaints.append(message.text)
+
+        context.on("request", note)
+        page.on("console", hear)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append("a dialog"), dialog.dismiss()))
+        page.on("dialog", dismiss)
         opened.append(SimpleNamespace(page=page, elsewhere=elsewhere, complaints=complaints, expected=expected))
         page.goto(f"{url}/{fragment}")
         return page
