@@ -24,7 +24,7 @@ FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.requ
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
 
-.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps judged check check-security check-protocol bench bench-graph bench-models bench-training test-service coverage release dashboard preview format clean
+.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps judged vendor check check-security check-protocol bench bench-graph bench-models bench-training test-service coverage release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -100,6 +100,9 @@ release: .venv-release/.ready ## Build wheel and source archive into dist/, inst
 	@$(PIP:$(BIN)%=.venv-release/bin%) install -c constraints.txt build hatchling
 	@touch $@
 
+vendor: ## Fetch the console's JavaScript libraries as pinned in its vendor/packages.json, checked by their integrity; needs npm
+	@$(PYTHON) deploy/vendor.py
+
 dashboard: $(VENV)/.run $(VENV)/.dev ## Write the Grafana dashboard's JSON anew from deploy/grafana
 	$(BIN)/python -m deploy.grafana.dashboard
 
@@ -155,7 +158,7 @@ $(VENV)/.run: pyproject.toml constraints.txt $(VENV)/.torch-$(TORCH)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.run
-	@$(PIP) install -c constraints.txt -e '.[service,training,test,deploy,check]'
+	@$(PIP) install -c constraints.txt -e '.[service,training,test,browser,deploy,check]'
 	@touch $@
 
 .venv-security/.ready:

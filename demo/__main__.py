@@ -113,6 +113,7 @@ def invite(client: httpx.Client) -> None:
     url = str(client.base_url).rstrip("/")
     console.print(f"""
 [bold]It is yours until Ctrl-C:[/]
+  {url}/           open it, click three films, and see what comes next
   {url}/docs       the routes
   {url}/model      the model in use
   {url}/metrics    what Prometheus scrapes

@@ -67,7 +67,8 @@ def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool
     if chosen_by:
         console.print(f"It was published before. Since then {chosen_by} has chosen another version, which stays.")
     else:
-        train("publish", str(run), "--out", str(bundles), *items)
+        # The console compares the model with neighbours.
+        train("publish", str(run), "--out", str(bundles), *items, "--neighbours", str(data / LOG))
     return run
 
 

@@ -1,14 +1,15 @@
 """Whether an installed package works as users run it: `python deploy/release.py FOLDER`, by its environment's Python.
 
 In FOLDER, with the two commands alone and none of the repository's code: help, a small fit, its bundle, and the service
-with two workers and the archiver, which stores an event and answers from the model. All the while other packages that
-are called as our rooms are can be imported, and must not be. Standard library only.
+with two workers and the archiver, which shows its console, stores an event and answers from the model. All the while
+other packages that are called as our rooms are can be imported, and must not be. Standard library only.
 """
 
 import importlib.metadata
 import json
 import os
 import random
+import re
 import shlex
 import signal
 import subprocess
@@ -87,6 +88,7 @@ def try_service(folder: Path) -> None:
         )
     try:
         url = _wait_until_ready(log, service)
+        _load_console(url)
         event = {"user_id": "u1", "item_id": "i01"}
         receipt = _post(f"{url}/events", {"events": [event]})
         if receipt.get("accepted") != 1:
@@ -157,6 +159,24 @@ def _is_ready(url: str) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
+
+
+def _load_console(url: str) -> None:
+    """Get the console's page and everything that it names. Raises ReleaseFailed."""
+    names = re.findall(r'(?:href|src)="(console/[^"]+)"', _get(f"{url}/"))
+    if not any(name.endswith("/app.js") for name in names):
+        raise ReleaseFailed("the page at / is not the console")
+    for name in names:
+        _get(f"{url}/{name}")
+
+
+def _get(url: str) -> str:
+    """The text at an address. Raises ReleaseFailed."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - http, as the log has it
+            return str(answer.read().decode())
+    except (OSError, ValueError) as error:
+        raise ReleaseFailed(f"GET {url} failed: {error}") from error
 
 
 def _post(url: str, document: object) -> dict[str, object]:

@@ -14,6 +14,8 @@ from model.contract.vocabulary import UNKNOWN, Vocabulary
 INPUTS = ("item_ids", "lengths", "exclude", "candidates", "k")
 OUTPUTS = ("indexes", "scores")
 """The graph's signature by name (model/export/graph.py has the shapes). A manifest may add event_inputs.py."""
+CANDIDATE_SCORES = "candidate_scores"
+"""An output that graphs of earlier versions lack. Readers that do not know it leave it alone."""
 
 
 def is_signature(names: Collection[str]) -> bool:
@@ -103,6 +105,14 @@ def stack_questions(
             if name in inputs
         },
     }
+
+
+def skip_ranking(feed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The same inputs for CANDIDATE_SCORES alone: no row is ranked, so that no item but the candidates is scored.
+
+    Rows of candidates are aligned to the right, as `stack_questions` has them, and so are their scores.
+    """
+    return {**feed, "exclude": feed["exclude"][:0]}
 
 
 def decode_answers(

@@ -3,12 +3,12 @@
 Inputs, int32 unless said; T and X and C vary from run to run:
   item_ids   (B, T)  right-aligned histories that end in [mask], left-padded with PAD (model/contract/sequence.py)
   lengths    (B)     real tokens of each row
-  exclude    (B, X)  item indexes never to answer, padded with PAD
+  exclude    (R, X)  item indexes never to answer, padded with PAD; the first R rows are ranked, 0 <= R <= B
   candidates (B, C)  the only indexes to answer, padded with PAD; a row of PAD alone does not restrict
   k          (1)     int64, 1 <= k <= V
 and of a network that reads events those of model/contract/event_inputs.py that it reads.
-Outputs: `indexes` (B, K) int64 by falling score, equal scores by index; `scores` (B, K) float32, -inf once nothing is
-left to rank.
+Outputs: `indexes` (R, K) int64 by falling score, equal scores by index; `scores` (R, K) float32, -inf once nothing is
+left to rank; `candidate_scores` (B, C) float32, the candidates' scores whatever is excluded, -inf at PAD and [mask].
 """
 
 import hashlib

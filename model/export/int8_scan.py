@@ -146,13 +146,12 @@ def choose_items(nodes: Nodes, chosen: str, blocks: str, bounds: Bounds) -> tupl
 
     `chosen` (B, 64 M) are their whole numbers.
     """
+    size = nodes.one(BLOCK)
     step, error = (
-        nodes.add("Unsqueeze", nodes.add("GatherElements", bound, blocks, axis=1), nodes.one(2)) for bound in bounds
+        nodes.add("Flatten", nodes.add("Expand", nodes.add("Unsqueeze", by_block, nodes.one(2)), size))
+        for by_block in (nodes.add("GatherElements", bound, blocks, axis=1) for bound in bounds)
     )
-    by_block = nodes.add("Reshape", chosen, nodes.constant("by_block", [0, -1, BLOCK], np.int64))
-    spread = nodes.add("Expand", error, nodes.add("Shape", by_block))
-    flat = nodes.constant("flat", [0, -1], np.int64)
-    possible, near, error = (nodes.add("Reshape", value, flat) for value in (*_read(nodes, by_block, step), spread))
+    possible, near = _read(nodes, chosen, step)
     left = _choose(nodes, possible, near, error, "k")
     return left, nodes.add("GatherElements", possible, left, axis=1)
 
@@ -176,5 +175,5 @@ def _choose(nodes: Nodes, possible: str, near: str, error: str, least: str) -> s
     floor = nodes.add("Where", nodes.add("Greater", "k", columns), never, floor)
     wanted = nodes.add("And", possible, nodes.add("GreaterOrEqual", upper, floor))
     counts = nodes.add("ReduceSum", nodes.add("Cast", wanted, to=TensorProto.INT64), nodes.one(1), keepdims=0)
-    most = nodes.add("ReduceMax", counts, nodes.one(0), keepdims=1)
-    return nodes.sort(nodes.top(upper, nodes.add("Max", most, least))[1])
+    most = nodes.add("ReduceMax", nodes.add("Concat", counts, least, axis=0), nodes.one(0), keepdims=1)
+    return nodes.sort(nodes.top(upper, most)[1])

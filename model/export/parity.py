@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from model.contract.event_inputs import ABSENT
 from model.contract.golden import Golden, examine
-from model.contract.query import OUTPUTS, Answer, Question, decode_answers, encode_question, stack_questions
+from model.contract.query import (
+    CANDIDATE_SCORES,
+    OUTPUTS,
+    Answer,
+    Question,
+    decode_answers,
+    encode_question,
+    skip_ranking,
+    stack_questions,
+)
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
@@ -74,17 +83,31 @@ def check_parity(
 ) -> None:
     """Ask the graph every example, alone and all in one batch. Raises ExportError at the first other answer.
 
-    Nothing is known of the examples' events: a graph that reads them, by the optional `inputs`, answers without.
+    And about the expected items as candidates that are scored, not ranked. Nothing is known of the examples' events: a
+    graph that reads them, by the optional `inputs`, answers without.
     """
     session = _open(graph)
 
+    def stack(questions: Sequence[Question]) -> dict[str, NDArray[Any]]:
+        return stack_questions(questions, max_length=max_length, mask_index=vocabulary.mask_index, inputs=inputs)
+
     def answer(questions: Sequence[Question]) -> list[Answer]:
-        feed = stack_questions(questions, max_length=max_length, mask_index=vocabulary.mask_index, inputs=inputs)
-        return decode_answers(vocabulary, questions, *session.run(OUTPUTS, feed))
+        return decode_answers(vocabulary, questions, *session.run(OUTPUTS, stack(questions)))
 
     fault = examine(examples, vocabulary, answer, tolerance=TOLERANCE)
     if fault is not None:
         raise ExportError(f"the graph and PyTorch disagree: {fault}")
+    for batch in [*([example] for example in examples), examples]:
+        named = [
+            example.encode(vocabulary)._replace(candidates=vocabulary.encode_known(example.expected_items))
+            for example in batch
+        ]
+        (found,) = session.run([CANDIDATE_SCORES], skip_ranking(stack(named)))
+        for example, scores in zip(batch, found, strict=True):
+            wanted = np.array(example.expected_scores, dtype=np.float32)
+            apart = np.abs(scores[len(scores) - len(wanted) :] - wanted).max(initial=0)
+            if not apart <= TOLERANCE:
+                raise ExportError(f"the graph and PyTorch disagree about candidates: a score is {apart:.2g} apart")
 
 
 def check_events(

@@ -41,6 +41,8 @@ MAX_BATCH_WITH_METADATA = 5000
 MIN_TIMEOUT_MS = 10
 MAX_TIMEOUT_MS = 2000
 TIMEOUT_MS = 300
+RANKERS = ("auto", "model", "neighbours", "popular")
+MAX_EXPLAINED = 50
 
 # The length limits repeat the pattern's, so that an id that is too long gets that error and not "pattern".
 Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=f"^{ID_PATTERN}$")]
@@ -51,6 +53,17 @@ Version = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Listed = Annotated[list[Id], Field(max_length=MAX_LISTED, fail_fast=True)]
 Candidates = Annotated[list[Id], Field(min_length=1, max_length=MAX_LISTED, fail_fast=True)]
+
+
+def _check_ranker(value: str, info: ValidationInfo) -> str:
+    if value not in RANKERS:
+        raise refuse("unknown_ranker", "must be auto, model, neighbours or popular")
+    if value != RANKERS[0] and _context(info).get("batch"):  # neighbours for all of it would take a quarter of a second
+        raise refuse("ranker_batch", "is for POST /recommend alone: requests of a batch have auto")
+    return value
+
+
+Ranker = Annotated[str, AfterValidator(_check_ranker), WithJsonSchema({"type": "string", "enum": [*RANKERS]})]
 
 
 def _check_metadata_fields(value: object, info: ValidationInfo) -> object:
@@ -89,6 +102,14 @@ MetadataFields = Annotated[
 ]
 
 
+def _check_explain(value: bool, info: ValidationInfo) -> bool:
+    if value and info.data.get("k", 1) > MAX_EXPLAINED:
+        raise refuse("explain_k", "explains at most 50 items: ask for a k of 50 or less")
+    if value and _context(info).get("batch"):
+        raise refuse("explain_batch", "is for POST /recommend alone, not for requests of a batch")
+    return value
+
+
 class RecommendRequest(BaseModel):
     """The body of POST /recommend. One of `user_id` and `items` is required."""
 
@@ -123,10 +144,22 @@ class RecommendRequest(BaseModel):
         description="who is to answer: `champion` or `candidate`; null: as the user is assigned. Needs a key with the "
         "scope `models` or `admin`; 409 while the candidate is not in use",
     )
+    ranker: Ranker = Field(
+        default="auto",
+        description="what is to rank, for comparisons: `auto` takes the best that is available; `model`, `neighbours` "
+        "and `popular` that one, and popular items where it knows nothing. 422 `unknown_ranker` if the bundle has "
+        "no neighbours; not in a batch",
+    )
     return_metadata: MetadataFields = Field(
         default=False,
         description=f"whether each item comes with what is known of it: true for all of it, with a `k` of at most "
         f"{MAX_K_WHOLE}, or the names of up to {MAX_METADATA_FIELDS} fields",
+    )
+
+    explain: Annotated[bool, AfterValidator(_check_explain)] = Field(
+        default=False,
+        description="say of each item which items of the history raised its score most (`reasons`); needs a `k` of at "
+        "most 50; not in a batch",
     )
 
     @model_validator(mode="after")

@@ -22,13 +22,24 @@ Metadata = Annotated[Any, WithJsonSchema({"type": "object", "additionalPropertie
 """An item's metadata: an object, or an orjson.Fragment of one, which is written as it is."""
 
 
+class Reason(TypedDict):
+    """An item of the history and its weight: the score less the score without any occurrence of it. Not additive."""
+
+    item_id: str
+    weight: float
+
+
 class RankedItem(TypedDict):
-    """One recommended item. Scores are comparable within one answer only. `metadata` comes with `return_metadata`."""
+    """One recommended item. Scores are comparable within one answer only. `metadata` comes with `return_metadata`.
+
+    With `explain`: `reasons`, up to three of the history's items, the weightiest first; null as `explained` is.
+    """
 
     item_id: str
     score: float
     rank: int
     metadata: NotRequired[Metadata]
+    reasons: NotRequired[list[Reason] | None]
 
 
 class ModelName(TypedDict):
@@ -48,7 +59,11 @@ class HistoryState(TypedDict):
 
 
 class Recommendation(TypedDict):
-    """The answer of POST /recommend. `history` is null when none was read: no `user_id`, or no store."""
+    """The answer of POST /recommend. `history` is null when none was read: no `user_id`, or no store.
+
+    With `explain`: `explained`, how many of the history's items were left out in turn; null if the reasons are unknown,
+    0 if the model did not rank the items.
+    """
 
     recommendation_id: str
     user_id: str | None
@@ -61,6 +76,7 @@ class Recommendation(TypedDict):
     history: HistoryState | None
     unknown_item_ids: list[str]
     took_ms: float
+    explained: NotRequired[int | None]
 
 
 class RecommendationBatch(TypedDict):

@@ -19,12 +19,16 @@ from service.telemetry.stage_timer import StageTimer
 CLIENT_LEFT = 499
 """Recorded for a client that disconnected before its answer."""
 
-_HEADERS = (
-    (b"cache-control", b"no-store"),  # answers are private to one client
+IMMUTABLE = "immutable"
+"""Key of a request's state: set if what it got never changes, so that caches may keep it."""
+
+_IMMUTABLE_HEADERS = (
+    (b"cache-control", b"public, max-age=31536000, immutable"),
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"frame-ancestors 'none'"),
 )
-"""Headers of every answer. There is no CORS: pages of other origins may not read answers."""
+_HEADERS = ((b"cache-control", b"no-store"), *_IMMUTABLE_HEADERS[1:])  # answers are private to one client
+"""Headers of every other answer. There is no CORS: pages of other origins may not read answers."""
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:+/=-]{1,128}")
 _log = logging.getLogger(__name__)
@@ -46,21 +50,23 @@ class RequestMiddleware:
             return
         timer = StageTimer()
         request_id = _find_id(scope["headers"]) or str(uuid_utils.uuid7())
-        scope.setdefault("state", {}).update(request_id=request_id, timer=timer)
+        state = scope.setdefault("state", {})
+        state.update(request_id=request_id, timer=timer)
         code = 0
 
         async def send_with_id(message: Message) -> None:
             nonlocal code
             if message["type"] == "http.response.start":
                 code = message["status"]
-                headers = [*message.get("headers", ()), *_HEADERS, (b"x-request-id", request_id.encode())]
+                ours = _IMMUTABLE_HEADERS if IMMUTABLE in state else _HEADERS
+                headers = [*message.get("headers", ()), *ours, (b"x-request-id", request_id.encode())]
                 if self._health.leaving:  # so that the client's next request does not meet a closing connection
                     headers.append((b"connection", b"close"))
                 message["headers"] = headers
             await send(message)
 
         try:
-            refusal = scope["state"].get(REFUSAL)
+            refusal = state.get(REFUSAL)
             await (self._app if refusal is None else answer_problem(refusal, scope))(scope, receive, send_with_id)
         except ClientDisconnect:
             code = code or CLIENT_LEFT

@@ -43,7 +43,7 @@ class CudaGraphRunner:
         device: str,
     ) -> None:
         self._session = session
-        self._no_graph = _run_options(_NO_GRAPH)
+        self._no_graph = without_graph()
         self._shapes = {
             bucket: _CapturedShape(session, bucket, inputs, device, number) for number, bucket in enumerate(buckets, 1)
         }
@@ -127,6 +127,11 @@ def _cut(outputs: Outputs) -> Iterator[tuple[list[int], list[float]]]:
 
 def _allocate(shape: tuple[int, ...], dtype: type[np.generic], device: str) -> onnxruntime.OrtValue:
     return onnxruntime.OrtValue.ortvalue_from_shape_and_type(shape, dtype, device)
+
+
+def without_graph() -> onnxruntime.RunOptions:
+    """Options of a run that neither captures a graph nor repeats one."""
+    return _run_options(_NO_GRAPH)
 
 
 def _run_options(graph_id: int) -> onnxruntime.RunOptions:

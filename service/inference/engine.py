@@ -11,9 +11,9 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from model.contract.event_inputs import ABSENT
-from model.contract.query import INPUTS, OUTPUTS
+from model.contract.query import CANDIDATE_SCORES, INPUTS, OUTPUTS, skip_ranking
 from service.errors import EngineUnavailable, ModelRefused, StartFailed
-from service.inference.cuda_graphs import CudaGraphRunner, RunsDiffer
+from service.inference.cuda_graphs import CudaGraphRunner, RunsDiffer, without_graph
 from service.inference.length_groups import group_by_length, run_cost_tokens
 from service.inference.shape_buckets import Bucket
 
@@ -42,12 +42,22 @@ class Engine:
     """
 
     def __init__(
-        self, session: onnxruntime.InferenceSession, *, item_count: int, graphs: CudaGraphRunner | None = None
+        self,
+        session: onnxruntime.InferenceSession,
+        *,
+        item_count: int,
+        graphs: CudaGraphRunner | None = None,
+        scores_candidates: bool = False,
     ) -> None:
         self._session = session
         self._graphs = graphs
+        self.scores_candidates = scores_candidates
+        """Whether the network has the output that `score` reads. Bundles of earlier versions lack it."""
         self._item_count = item_count
         self.provider: str = session.get_providers()[0]
+        self.skips_ranking = scores_candidates and self.provider == CPU and graphs is None
+        """Whether `score` scores candidates alone. Whether CUDA's kernels take no rows is unknown, and captured runs
+        are quicker than others there."""
         self._run_tokens = run_cost_tokens(item_count)
 
     def rank(self, feed: Mapping[str, NDArray[Any]]) -> Ranked:
@@ -63,6 +73,19 @@ class Engine:
         parts = [self._run(_select_rows(feed, rows)) for rows in groups]
         back = np.argsort(np.concatenate(groups))
         return Ranked(*(np.concatenate(arrays)[back] for arrays in zip(*parts, strict=True)))
+
+    def score(self, feed: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Scores (B, C) of a batch's candidates, -inf at PAD and MASK; of no other item where `skips_ranking`.
+
+        Raises EngineUnavailable as `rank` does. Releases the GIL while it runs. Needs `scores_candidates`.
+        """
+        lengths = feed["lengths"]
+        groups = group_by_length(lengths, run_tokens=run_cost_tokens(0)) if self.provider != CUDA else []
+        if len(groups) <= 1:
+            return self._score(feed)
+        parts = [self._score(_select_rows(feed, rows)) for rows in groups]
+        scores: NDArray[np.float32] = np.concatenate(parts)[np.argsort(np.concatenate(groups))]
+        return scores
 
     def release(self) -> None:
         """Free the session and its memory, on the thread that runs it. The engine answers no more."""
@@ -91,6 +114,18 @@ class Engine:
             raise EngineUnavailable("the graph returned an index that is no item")
         return Ranked(indexes, scores)
 
+    def _score(self, feed: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        asked = skip_ranking(feed) if self.skips_ranking else dict(feed)
+        scores: NDArray[np.float32]
+        with _engine_errors():
+            (scores,) = self._session.run([CANDIDATE_SCORES], asked, without_graph())
+        named = feed["candidates"]
+        if scores.shape != named.shape:
+            raise EngineUnavailable("the graph's output has another shape than its input asks for")
+        if not np.isfinite(scores[(named > 0) & (named <= self._item_count)]).all():
+            raise EngineUnavailable("the graph's scores are not finite")
+        return scores
+
 
 def _select_rows(feed: Mapping[str, NDArray[Any]], rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
     """Some rows of a batch, without the columns that are padding in all of them."""
@@ -118,12 +153,12 @@ def open_engine(
     On a GPU, runs for `buckets` are captured as CUDA graphs if possible. The engine then belongs to this thread.
     """
     session = _open_session(network, provider=provider, threads=threads)
-    names = {entry.name for entry in session.get_inputs()}
-    if names != set(inputs) or not set(OUTPUTS) <= {entry.name for entry in session.get_outputs()}:
+    names, outputs = ({entry.name for entry in listed} for listed in (session.get_inputs(), session.get_outputs()))
+    if names != set(inputs) or not set(OUTPUTS) <= outputs:
         raise ModelRefused(
             "format", "the bundle's network has other inputs or outputs than this version serves: export it again"
         )
-    uncaptured = Engine(session, item_count=item_count)
+    uncaptured = Engine(session, item_count=item_count, scores_candidates=CANDIDATE_SCORES in outputs)
     if uncaptured.provider != CUDA or not buckets:
         return uncaptured
     return (
@@ -167,7 +202,7 @@ def _capture(
         )
         return None
     _log.info("Captured CUDA graphs for %d shapes", len(buckets))
-    return Engine(session, item_count=item_count, graphs=graphs)
+    return Engine(session, item_count=item_count, graphs=graphs, scores_candidates=uncaptured.scores_candidates)
 
 
 def _make_options(threads: int) -> onnxruntime.SessionOptions:

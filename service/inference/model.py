@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from model.contract.bundle import Bundle, OpenBundle, read_bundle
 from model.contract.event_inputs import ABSENT
@@ -16,13 +17,22 @@ from model.contract.query import INPUTS, Answer, Question, decode_answers, is_si
 from model.contract.vocabulary import Vocabulary
 from service.errors import EngineUnavailable, ModelRefused
 from service.inference.engine import CUDA, CUDA_TOLERANCE, Engine, open_engine
+from service.inference.leave_one_out import leave_each_out
 from service.inference.neighbours import Neighbours
 from service.inference.popular import Popular
 from service.inference.refusal import refuse_bundle
+from service.inference.reranking import pick_rerankings, rerank
 from service.inference.shape_buckets import list_buckets
 
 CPU_TOLERANCE = 1e-4
 """Tolerance between a score on a CPU and the trainer's."""
+
+
+class Explanation(NamedTuple):
+    """How many items of the history were left out in turn, and of each answered item the reasons: ids and weights."""
+
+    tried: int
+    reasons: list[list[tuple[str, float]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +54,43 @@ class LiveModel:
         return set(self.manifest.inputs) != set(INPUTS)
 
     def rank(self, questions: Sequence[Question]) -> list[Answer]:
-        """Answer B questions in one run of the graph. Raises EngineUnavailable."""
-        feed = stack_questions(
+        """Answer B questions in one run of the graph, but for those that name few candidates: these have their own.
+
+        Raises EngineUnavailable.
+        """
+        apart = pick_rerankings(questions, item_count=len(self.vocabulary)) if self.engine.skips_ranking else None
+        if not apart:
+            return decode_answers(self.vocabulary, questions, *self.engine.rank(self._stack(questions)))
+        found = rerank([questions[number] for number in apart], self.score)
+        answers = {
+            number: Answer(self.vocabulary.decode(indexes), scores)
+            for number, (indexes, scores) in zip(apart, found, strict=True)
+        }
+        rest = [question for number, question in enumerate(questions) if number not in answers]
+        others = iter(decode_answers(self.vocabulary, rest, *self.engine.rank(self._stack(rest))) if rest else ())
+        return [answers[number] if number in answers else next(others) for number in range(len(questions))]
+
+    def score(self, questions: Sequence[Question]) -> NDArray[np.float32]:
+        """Scores (B, C) of the candidates of B questions, aligned to the right. Raises EngineUnavailable.
+
+        Only where `engine.scores_candidates`.
+        """
+        return self.engine.score(self._stack(questions))
+
+    def explain(self, question: Question, answer: Answer) -> Explanation:
+        """What an answer to a question owes to each item of the history, in one run. As `score` otherwise."""
+        ranked = self.vocabulary.encode(answer.item_ids)
+        tried, reasons = leave_each_out(question, ranked, answer.scores, self.score)
+        ids = self.vocabulary.item_ids
+        return Explanation(tried, [[(ids[index - 1], weight) for index, weight in found] for found in reasons])
+
+    def _stack(self, questions: Sequence[Question]) -> dict[str, NDArray[Any]]:
+        return stack_questions(
             questions,
             max_length=self.manifest.max_length,
             mask_index=self.vocabulary.mask_index,
             inputs=self.manifest.inputs,
         )
-        return decode_answers(self.vocabulary, questions, *self.engine.rank(feed))
 
     def rank_popular(self, question: Question) -> Answer:
         """Answer from the popular list; the score is the item's count."""

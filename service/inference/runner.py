@@ -4,6 +4,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
 
 from model.contract.query import Answer, Question
 from service.errors import EngineUnavailable
@@ -15,6 +17,8 @@ from service.inference.thread import EngineThread
 INLINE_S = 0.004
 """Shorter runs on a CPU are made on the event loop's thread. Handing a run to another thread and back costs a sixth of
 an answer, and the loop has little else to do meanwhile (docs/lab/2026-11-22-cost-of-an-answer.md)."""
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -82,9 +86,23 @@ class EngineRunner:
         self._failed = self._failed and not answers
         return answers
 
+    def start(self, work: Callable[[], T]) -> Future[T]:
+        """Begin other work of the engine on its thread, behind the runs that wait there.
+
+        It counts as no run, but if it hangs the engine is stuck. Who cancels it before it begins takes it out again.
+        """
+        return self._thread.submit(self._do, work)
+
     def close(self) -> None:
         """End the thread after its queued runs. Does not wait: a hanging run is abandoned."""
         self._thread.shutdown(wait=False)
+
+    def _do(self, work: Callable[[], T]) -> T:
+        self._running_since_s = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self._running_since_s = None
 
     def _run(self, model: LiveModel, choose: Callable[[], Sequence[Question]]) -> tuple[Sequence[Answer], float]:
         """The answers, and the seconds of the run."""

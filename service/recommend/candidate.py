@@ -17,12 +17,11 @@ PATIENCE = 0.5
 _log = logging.getLogger(__name__)
 
 
-async def ask_candidate(candidate: Variant, original: PendingRequest) -> Recommendation | VariantFallback:
-    """The candidate's answer, or why it gave none. Raises HistoryBehind."""
+async def ask_candidate(candidate: Variant, pending: PendingRequest) -> Recommendation | VariantFallback:
+    """The candidate's answer to a request with a PATIENCE, or why it gave none. Raises HistoryBehind."""
     reason = _find_obstacle(candidate)
     if reason is not None:
         return reason
-    pending = PendingRequest(original.request, original.timer, PATIENCE)
     try:
         outcome: Recommendation | Exception = await candidate.batcher.submit(pending, expires_s=pending.expires_s)
     except HistoryBehind:

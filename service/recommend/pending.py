@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from model.contract.query import Answer, Question
 from service.api.requests import RecommendRequest
-from service.api.responses import Degraded
+from service.api.responses import Degraded, Source
 from service.store.records import History
 from service.telemetry.stage_timer import Stage, StageTimer
 
@@ -26,6 +26,8 @@ class PendingRequest:
     history: History | None = None
     question: Question | None = None
     ranking: Answer | None = None
+    ranked_by: Source = "model"
+    """What made `ranking`."""
     degraded: Degraded | None = None
     failure: Exception | None = None
     stage: Stage = "queue"

@@ -7,12 +7,13 @@ reason as `degraded`:
   popular    no known item (a cold start, not degraded), no store, no engine, no time left, or over a limit
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from model.contract.event_inputs import Events
 from model.contract.query import Question, encode_question
 from service.api.responses import Degraded, Recommendation
-from service.errors import EngineUnavailable, HistoryBehind, StoreUnavailable
+from service.errors import EngineUnavailable, FieldError, HistoryBehind, Invalid, StoreUnavailable
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
 from service.recommend.batcher import Expired
@@ -24,8 +25,13 @@ from service.store.circuit_breaker import CircuitBreaker, ran_out
 from service.store.history import HistoryStore
 from service.store.records import History
 
+WITHOUT_MODEL = ("neighbours", "popular")
+"""Rankers that a request may name and that leave the engine alone."""
 READ_SHARE = 0.4
 """Share of the remaining time that the store may take, so that enough remains to answer without it."""
+_NO_NEIGHBOURS = FieldError(
+    "/ranker", "unknown_ranker", "the bundle has no neighbours: publish it with --neighbours to have them"
+)
 
 
 class Pipeline:
@@ -37,6 +43,7 @@ class Pipeline:
         self._store = store
         self._breaker = breaker
         self._runner = runner
+        self._neighbours_turn = asyncio.Lock()  # a thread at a time: comparisons must not crowd out answers
         self.role = Role("champion", 0, RecommendationIds(""))
         """What the answers call the model."""
 
@@ -64,6 +71,37 @@ class Pipeline:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def answer_without_model(self, pending: PendingRequest) -> Recommendation:
+        """Answer by the ranker of WITHOUT_MODEL that the request names.
+
+        Raises HistoryBehind, and Invalid if the bundle has no neighbours.
+        """
+        if pending.request.ranker == "neighbours" and self._model.neighbours is None:
+            raise Invalid([_NO_NEIGHBOURS])
+        await self.read_histories([pending])
+        if not pending.wanted:  # its history may not have been read
+            return self.answer_degraded(pending, "deadline")
+        start_stage([pending], "encode")
+        _encode(self._model, pending)
+        if pending.request.ranker == "neighbours" and pending.question and len(pending.question.history):
+            await self._rank_neighbours(pending, pending.question)
+        start_stage([pending], "respond")
+        answer = make_response(self._model, pending, self.role)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _rank_neighbours(self, pending: PendingRequest, question: Question) -> None:
+        """Rank by neighbours in another thread, since it takes milliseconds of the event loop."""
+        start_stage([pending], "queue")
+        try:
+            async with asyncio.timeout(max(0.0, pending.left_s)), self._neighbours_turn:
+                start_stage([pending], "inference")
+                pending.ranking = await asyncio.to_thread(self._model.rank_neighbours, question)
+                pending.ranked_by = "neighbours"
+        except TimeoutError:
+            pending.degraded = "deadline"
 
     async def read_histories(self, batch: Sequence[PendingRequest]) -> None:
         """Read all histories in one round trip, within the latest deadline of the batch."""

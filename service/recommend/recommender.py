@@ -17,8 +17,10 @@ from service.api.responses import Recommendation
 from service.errors import HistoryBehind, Overloaded
 from service.recommend.batch import ask_all
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
-from service.recommend.candidate import ask_candidate
+from service.recommend.candidate import PATIENCE, ask_candidate
+from service.recommend.explainer import Explainer
 from service.recommend.pending import PendingRequest
+from service.recommend.pipeline import WITHOUT_MODEL
 from service.recommend.time_slices import TimeSlices
 from service.recommend.variant import Variant
 from service.recommend.variants import Choice, Variants
@@ -47,6 +49,7 @@ class Recommender:
         self._answering = TimeSlices()
         self._max_version_waiters = max_version_waiters
         self._version_waiters = 0
+        self._explainer = Explainer(metrics)
 
     @property
     def variants(self) -> Variants:
@@ -83,7 +86,8 @@ class Recommender:
 
     async def recommend(self, request: RecommendRequest, timer: StageTimer) -> Recommendation:
         """One answer, within its deadline. Raises HistoryBehind if the history does not reach the version by then."""
-        choice = self._variants.pick(request.user_id, request.variant)
+        # Who names a ranker compares: the answer counts for no trial.
+        choice = self._variants.pick(request.user_id if request.ranker == "auto" else None, request.variant)
         try:
             answer = await self._attempt(choice, request, timer)
         except HistoryBehind:
@@ -164,9 +168,10 @@ class Recommender:
         """One answer from the current history. Raises HistoryBehind if that is too old."""
         if not choice.on_trial:
             return await self._ask(choice.variant, request, timer)
-        outcome = await ask_candidate(choice.variant, PendingRequest(request, timer))
+        pending = PendingRequest(request, timer, PATIENCE)
+        outcome = await ask_candidate(choice.variant, pending)
         if not isinstance(outcome, str):
-            return outcome
+            return await self._explainer.explain(choice.variant, pending, outcome) if request.explain else outcome
         answer = await self._ask(self._variants.champion, request, timer)
         self._note_fallback(choice, outcome, answer)
         return answer
@@ -175,9 +180,12 @@ class Recommender:
         """One answer by a variant, or what replaces it there. Raises HistoryBehind."""
         pending = PendingRequest(request, timer)
         try:
+            if request.ranker in WITHOUT_MODEL:
+                return await variant.pipeline.answer_without_model(pending)
             if variant.runner.stuck:
                 return await self._answer_without_engine(variant, pending)
-            return await variant.batcher.submit(pending, expires_s=pending.expires_s)
+            answer = await variant.batcher.submit(pending, expires_s=pending.expires_s)
+            return await self._explainer.explain(variant, pending, answer) if request.explain else answer
         except BatcherStopped as refusal:
             now = self._variants.pick(None, request.variant).variant
             if now is variant or pending.question is not None:

@@ -19,14 +19,15 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
         return pending.failure or RuntimeError("a question was not encoded")
     source, ranking = _rank(model, pending, pending.question)
     named = dict.fromkeys([*(pending.request.items or ()), *(pending.request.candidate_item_ids or ())])
-    claimant = pending.request.user_id if pending.request.variant is None else None  # a forced answer is no trial's
+    forced = pending.request.variant is not None or pending.request.ranker != "auto"
+    claimant = None if forced else pending.request.user_id  # a forced answer is no trial's
     items: list[RankedItem] = [
         {"item_id": item_id, "score": score, "rank": rank}
         for rank, (item_id, score) in enumerate(zip(*ranking, strict=True), start=1)
     ]
     if pending.request.return_metadata:
         _add_metadata(model, items, pending.request.return_metadata)
-    return {
+    answer: Recommendation = {
         "recommendation_id": role.make_id(claimant, from_model=source == "model"),
         "user_id": pending.request.user_id,
         "items": items,
@@ -39,6 +40,16 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
         "unknown_item_ids": [item_id for item_id in named if item_id not in model.vocabulary],
         "took_ms": pending.timer.took_ms(),
     }
+    if pending.request.explain:
+        _leave_unexplained(answer)
+    return answer
+
+
+def _leave_unexplained(answer: Recommendation) -> None:
+    """Without reasons: unknown yet if the model ranked the items; others owe nothing to single items of a history."""
+    for item in answer["items"]:
+        item["reasons"] = None if answer["source"] == "model" else []
+    answer["explained"] = None if answer["source"] == "model" else 0
 
 
 def _add_metadata(model: LiveModel, items: Sequence[RankedItem], wanted: bool | Sequence[str]) -> None:
@@ -55,8 +66,8 @@ def _add_metadata(model: LiveModel, items: Sequence[RankedItem], wanted: bool | 
 def _rank(model: LiveModel, pending: PendingRequest, question: Question) -> tuple[Source, Answer]:
     """The best available source. Neighbours take a millisecond each, affordable only while the engine is down."""
     if pending.ranking is not None:
-        return "model", pending.ranking
-    if pending.degraded == "engine_unavailable" and len(question.history):
+        return pending.ranked_by, pending.ranking
+    if pending.degraded == "engine_unavailable" and pending.request.ranker == "auto" and len(question.history):
         ranking = model.rank_neighbours(question)
         if ranking is not None:
             return "neighbours", ranking

@@ -91,6 +91,12 @@ SHED_REQUESTS: Final = CounterDefinition(
     "min_history_version) got 409, requests_full, batches_full and events_full ones got 503",
     ("reason",),
 )
+EXPLAINED: Final = CounterDefinition(
+    "nextitem_explained_total",
+    "Answers of the model to requests with explain, by result: explained, timeout (no time was left for the reasons), "
+    "failed (the engine did, or the model retired meanwhile), unsupported (the bundle is from before candidate_scores)",
+    ("result",),
+)
 BATCH_SIZE: Final = HistogramDefinition("nextitem_batch_size", "Requests per batch", _SIZES)
 QUEUE_DEPTH: Final = GaugeDefinition("nextitem_queue_depth", "Requests waiting for a batch", "livesum")
 QUEUE_WAIT: Final = HistogramDefinition(

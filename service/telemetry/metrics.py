@@ -31,6 +31,8 @@ from service.telemetry.store_gauges import StoreGauges
 DEGRADED: tuple[Degraded, ...] = get_args(Degraded)
 Shed = Literal["queue_full", "requests_full", "events_full", "batches_full", "waiters_full"]
 SHED: tuple[Shed, ...] = get_args(Shed)
+Explained = Literal["explained", "timeout", "failed", "unsupported"]
+EXPLAINED: tuple[Explained, ...] = get_args(Explained)
 RESULTS = ("accepted", "duplicate", "rejected")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE")
 FLUSH_S = 0.25
@@ -74,6 +76,8 @@ class Metrics:
         self._fallbacks = {reason: fallbacks.labels(reason) for reason in DEGRADED}
         shed = definitions.SHED_REQUESTS.make(registry)
         self._shed = {reason: shed.labels(reason) for reason in SHED}
+        explained = definitions.EXPLAINED.make(registry)
+        self._explained = {result: explained.labels(result) for result in EXPLAINED}
         self._batch_size = buffers.histogram(definitions.BATCH_SIZE.make(registry))
         self._queue_depth = buffers.gauge(definitions.QUEUE_DEPTH.make(registry))
         self._waiting = 0
@@ -124,6 +128,10 @@ class Metrics:
     def shed(self, reason: Shed) -> None:
         """Count a request over a limit."""
         self._shed[reason].inc()
+
+    def explained(self, result: Explained) -> None:
+        """Count an answer of the model whose reasons were asked for."""
+        self._explained[result].inc()
 
     def batch_started(self, size: int) -> None:
         """Count a batch."""

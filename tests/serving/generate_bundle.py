@@ -95,8 +95,8 @@ def make_golden(weights: Weights, vocabulary: Vocabulary) -> list[Golden]:
     ]
 
 
-def make_network(weights: Weights) -> bytes:
-    """The same in ONNX, with exclusion, candidates and top-k."""
+def make_network(weights: Weights) -> bytes:  # noqa: PLR0915 - a node a line
+    """The same in ONNX, with exclusion, candidates and top-k, and the candidates' scores."""
     constants: dict[str, np.ndarray] = {
         "items": weights.items,
         "positions": weights.positions,
@@ -109,6 +109,8 @@ def make_network(weights: Weights) -> bytes:
         "zero": np.array(0, dtype=np.int32),
         "one": np.array(1, dtype=np.int32),
         "axis_1": np.array([1], dtype=np.int64),
+        "start": np.array([0], dtype=np.int64),
+        "axis_2": np.array([2], dtype=np.int64),
         "end": np.array([np.iinfo(np.int64).max], dtype=np.int64),
     }
     nodes = []
@@ -134,22 +136,32 @@ def make_network(weights: Weights) -> bytes:
     add("Cast", "lengths", "lengths_float", to=TensorProto.FLOAT)
     add("Unsqueeze", "lengths_float axis_1", "length_column")
     add("Div", "total length_column", "hidden")
-    add("MatMul", "hidden items_transposed", "product")
+    add("Gather", "items candidates", "candidate_rows")
+    add("Unsqueeze", "hidden axis_2", "hidden_column")
+    add("Concat", "hidden_column hidden_column", "hidden_columns", axis=2)
+    add("MatMul", "candidate_rows hidden_columns", "candidate_products")
+    add("Gather", "candidate_products zero", "candidate_product", axis=2)
+    add("Gather", "bias candidates", "candidate_bias")
+    add("Add", "candidate_product candidate_bias", "candidate_scores")
+    add("Shape", "exclude", "rows", end=1)
+    add("Slice", "hidden start rows", "ranked_hidden")
+    add("Slice", "candidates start rows", "ranked_candidates")
+    add("MatMul", "ranked_hidden items_transposed", "product")
     add("Add", "product bias", "item_scores")
     add("Shape", "exclude", "exclude_shape")
     add("Expand", "never exclude_shape", "exclude_scores")
     add("ScatterElements", "item_scores exclude exclude_scores", "after_exclusion", axis=1)
     add("Shape", "item_scores", "table_shape")
     add("ConstantOfShape", "table_shape", "nowhere", value=helper.make_tensor("f", TensorProto.BOOL, [1], [False]))
-    add("Shape", "candidates", "candidates_shape")
+    add("Shape", "ranked_candidates", "candidates_shape")
     add(
         "ConstantOfShape",
         "candidates_shape",
         "everywhere",
         value=helper.make_tensor("t", TensorProto.BOOL, [1], [True]),
     )
-    add("ScatterElements", "nowhere candidates everywhere", "named", axis=1)
-    add("ReduceMax", "candidates axis_1", "highest", keepdims=1)
+    add("ScatterElements", "nowhere ranked_candidates everywhere", "named", axis=1)
+    add("ReduceMax", "ranked_candidates axis_1", "highest", keepdims=1)
     add("Equal", "highest pad", "unrestricted")
     add("Or", "named unrestricted", "allowed")
     add("Where", "allowed after_exclusion never", "ranked")
@@ -161,13 +173,14 @@ def make_network(weights: Weights) -> bytes:
         [
             helper.make_tensor_value_info("item_ids", TensorProto.INT32, ["B", "T"]),
             helper.make_tensor_value_info("lengths", TensorProto.INT32, ["B"]),
-            helper.make_tensor_value_info("exclude", TensorProto.INT32, ["B", "X"]),
+            helper.make_tensor_value_info("exclude", TensorProto.INT32, ["R", "X"]),
             helper.make_tensor_value_info("candidates", TensorProto.INT32, ["B", "C"]),
             helper.make_tensor_value_info("k", TensorProto.INT64, [1]),
         ],
         [
-            helper.make_tensor_value_info("indexes", TensorProto.INT64, ["B", "K"]),
-            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["B", "K"]),
+            helper.make_tensor_value_info("indexes", TensorProto.INT64, ["R", "K"]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["R", "K"]),
+            helper.make_tensor_value_info("candidate_scores", TensorProto.FLOAT, ["B", "C"]),
         ],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )

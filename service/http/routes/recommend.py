@@ -21,6 +21,7 @@ from service.recommend.time_slices import TimeSlices
 router = APIRouter(route_class=GuardedRoute, tags=["recommendations"])
 
 _validate = Validator(RecommendRequest)
+_IN_A_BATCH = {"batch": True}
 _TOO_MUCH_METADATA = f"requests with return_metadata must want at most {MAX_BATCH_WITH_METADATA} items together"
 
 
@@ -81,7 +82,7 @@ async def _read_batch(request: Request, slices: TimeSlices) -> list[RecommendReq
     for index, entry in enumerate(require_array(document, "requests", most=MAX_REQUESTS)):
         await slices.pause()
         try:
-            recommend_requests.append(_validate(entry, under=f"/requests/{index}"))
+            recommend_requests.append(_validate(entry, under=f"/requests/{index}", context=_IN_A_BATCH))
         except Invalid as invalid:
             field_errors += invalid.field_errors
             if len(field_errors) >= MAX_FIELD_ERRORS:

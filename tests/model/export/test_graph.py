@@ -11,7 +11,7 @@ import torch
 from onnx import numpy_helper
 
 from model.contract.bundle import read_bundle
-from model.contract.query import INPUTS, encode_question, stack_questions
+from model.contract.query import CANDIDATE_SCORES, INPUTS, encode_question, skip_ranking, stack_questions
 from model.export.graph import INTEGERS_FROM, OPSET, choose_scan, export_network, publish_bundle
 from model.export.parity import ExportError, check_parity, make_golden
 from model.nets.network import SequenceNetwork
@@ -146,6 +146,25 @@ def test_batched_is_single(session, vocabulary, histories):
         np.testing.assert_allclose(scores[row], alone_scores[0], atol=1e-5)
 
 
+def test_candidates_score_alike_alone_batched_and_ranked(session, vocabulary, histories):
+    """Scored without a ranking, alone and in a batch of other lengths, they have the scores that the ranking gives."""
+    named = [vocabulary.decode(np.random.default_rng(row).permutation(60)[: 1 + row % 9] + 1) for row in range(32)]
+    questions = [
+        encode_question(vocabulary, history=history, exclude=(), candidates=items, k=60)
+        for history, items in zip(histories, named, strict=False)
+    ]
+    feed = stack_questions(questions, max_length=MAX_LENGTH, mask_index=vocabulary.mask_index)
+    (together,) = session.run([CANDIDATE_SCORES], skip_ranking(feed))
+    indexes, scores = rank(session, vocabulary, histories[:32], candidates=named, k=60)
+    for row, question in enumerate(questions):
+        assert question.candidates is not None
+        alone = stack_questions([question], max_length=MAX_LENGTH, mask_index=vocabulary.mask_index)
+        (found,) = session.run([CANDIDATE_SCORES], skip_ranking(alone))
+        np.testing.assert_allclose(together[row, -found.shape[1] :], found[0], atol=1e-5)
+        ranked = dict(zip(indexes[row].tolist(), scores[row].tolist(), strict=True))
+        assert found[0].tolist() == pytest.approx([ranked[index] for index in question.candidates.tolist()], abs=1e-4)
+
+
 def test_excluded_items_never_come_back(session, vocabulary, histories):
     """Nothing excluded is answered, and k is filled from the rest."""
     indexes, scores = rank(session, vocabulary, histories[:20], exclude=histories[:20], k=15)
@@ -206,11 +225,26 @@ def test_another_graph_is_refused(graph, network, vocabulary, histories):
         )
 
 
+def test_a_graph_that_scores_candidates_otherwise_is_refused(graph, network, vocabulary, histories):
+    """Though it ranks as the network does."""
+    document = onnx.load_from_string(graph)
+    [last] = [node for node in document.graph.node if CANDIDATE_SCORES in node.output]
+    assert last.op_type == "Identity"
+    last.op_type = "Neg"
+    with pytest.raises(ExportError, match="disagree about candidates"):
+        check_parity(
+            document.SerializeToString(),
+            make_golden(network, vocabulary, histories[:3]),
+            vocabulary,
+            max_length=MAX_LENGTH,
+        )
+
+
 def test_graph_has_the_contracts_signature(graph, session):
     """Inputs and outputs by name, batch and length free, one file without external data, standard operators only."""
     document = onnx.load_from_string(graph)
     assert tuple(value.name for value in session.get_inputs()) == INPUTS
-    assert [value.name for value in session.get_outputs()] == ["indexes", "scores"]
+    assert [value.name for value in session.get_outputs()] == ["indexes", "scores", CANDIDATE_SCORES]
     assert all(isinstance(size, str) for value in session.get_inputs()[:4] for size in value.shape)
     assert not any(tensor.external_data for tensor in document.graph.initializer)
     assert [(opset.domain, opset.version) for opset in document.opset_import] == [("", OPSET)]

@@ -132,6 +132,47 @@ def test_all_items_alike(scan):
 
 
 @pytest.mark.parametrize("scan", SCANS)
+@pytest.mark.parametrize("ranked", [0, 1, 5])
+def test_rows_beyond_those_of_exclude_are_not_ranked(scan, ranked):
+    """The first rows have the answers that they have alone; every row has its candidates' scores, excluded or not."""
+    draw = np.random.default_rng(8)
+    items = make_items(draw)
+    session = open_ranking(items, scan)
+    states = draw.normal(size=(5, D)).astype(np.float32)
+    questions = [draw_question(draw)._replace(k=9) for _ in states]
+    feed = stack_questions(questions, max_length=2, mask_index=V + 1)
+    given = {name: feed[name] for name in ("candidates", "k")} | {"given": states, "exclude": feed["exclude"][:ranked]}
+    indexes, scores, of_candidates = session.run(["indexes", "scores", "candidate_scores"], given)
+    assert indexes.shape == scores.shape == (ranked, 9)
+    check(items, states[:ranked], questions[:ranked], (indexes, scores))
+    named = feed["candidates"]
+    assert of_candidates.shape == named.shape
+    wanted = (
+        np.einsum("bcd,bd->bc", items.table[named].astype(np.float64), states)
+        + np.pad(items.bias, 1, constant_values=-np.inf)[named]
+    )
+    real = (named > 0) & (named <= V)
+    assert real.sum() > 0
+    np.testing.assert_allclose(of_candidates[real], wanted[real], rtol=1e-5, atol=1e-4)
+    assert np.isneginf(of_candidates[~real]).all()
+
+
+@pytest.mark.parametrize("scan", SCANS)
+@pytest.mark.parametrize("count", [2, 5, 37, 63])
+def test_equal_rows_have_equal_scores(scan, count):
+    """Wherever items stand among those that are scored: else equal items would come in no order."""
+    draw = np.random.default_rng(count)
+    items = make_items(draw)
+    items.table[1:-1], items.bias[:] = items.table[1], items.bias[0]
+    state = draw.normal(size=(1, D)).astype(np.float32)
+    named = draw.permutation(np.arange(1, V + 1))[:count].astype(np.int32)
+    given = {"given": state, "exclude": np.zeros((1, 1), np.int32), "candidates": named[None], "k": np.array([count])}
+    indexes, scores, of_candidates = open_ranking(items, scan).run(["indexes", "scores", "candidate_scores"], given)
+    assert len(set(of_candidates[0].tolist())) == len(set(scores[0].tolist())) == 1
+    assert indexes[0].tolist() == sorted(named.tolist())
+
+
+@pytest.mark.parametrize("scan", SCANS)
 def test_a_state_of_zeros_ranks_by_bias(scan):
     """No step is divided by zero, with a bias and without."""
     state = np.zeros((1, D), dtype=np.float32)

@@ -1,17 +1,22 @@
 """The comparison of graphs: what its ratios are, and that no step is timed that answers otherwise than PyTorch."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.graph import reranking
 from benchmarks.graph.__main__ import format_entry, race, summarize
 from benchmarks.graph.proof import StepsDiffer, prove
 from benchmarks.graph.steps import SCORED, open_bound, open_graphs
 from benchmarks.harness.cases import Case, K, draw_feed, draw_lengths, draw_network
 from model.contract.vocabulary import PAD
+from model.export.graph import export_network
+from service.inference.engine import open_engine
 
 CASE = Case(12, 300, 16)
+ONE_CPU: dict[str, Any] = {"item_count": 300, "provider": "cpu", "threads": 1}
 
 
 def test_ratios_are_those_of_a_round():
@@ -78,3 +83,20 @@ def test_bound_runs_are_proven():
     steps = open_bound(network, 1)
     assert len(steps) == 3
     assert 0 < prove(network, CASE, steps, histories=40) < 1e-4
+
+
+def test_reranking_and_explaining_are_compared(monkeypatch, capsys):
+    """Both ways answer alike before they are timed, and a line each says what they cost."""
+    monkeypatch.setattr("sys.argv", ["reranking", "--cases", "12,300,16", "--rounds", "1", "--seconds", "0"])
+    assert reranking.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[1] for line in lines] == [
+        "best 10 of 100 items, scan",
+        "best 10 of 100 items, scores alone",
+        "10 items explained by 20, scan",
+        "10 items explained by 20, scores alone",
+        "a plain question, for comparison, scan",
+    ]
+    asked = reranking.Asked(CASE, open_engine(export_network(draw_network(CASE, "sasrec")), **ONE_CPU))
+    monkeypatch.setattr(reranking.Asked, "score", lambda self, questions: -self.scan(questions))
+    assert reranking.find_difference(asked) is not None

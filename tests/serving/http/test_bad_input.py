@@ -180,6 +180,8 @@ def test_wrong_envelopes(client, document, pointer, code):
         *(({"items": [], "k": k}, "/k", "range") for k in (0, -1, 501, 10**9)),
         *(({"items": [], "k": k}, "/k", "int_type") for k in (1.5, 10.0, "5", True, None)),
         ({"items": [], "exclude_seen": 1}, "/exclude_seen", "bool_type"),
+        *(({"items": [], "explain": value}, "/explain", "bool_type") for value in (CANARY, 1, None)),
+        *(({"items": [], "explain": True, "k": k}, "/explain", "explain_k") for k in (51, 500)),
         ({"items": CANARY}, "/items", "list_type"),
         ({"items": ["i01", 5]}, "/items/1", "string_type"),
         ({"items": ["i01", f"{CANARY} "]}, "/items/1", "pattern"),
@@ -191,7 +193,6 @@ def test_wrong_envelopes(client, document, pointer, code):
         ({"items": [], "candidate_item_ids": ["i01"] * 10_001}, "/candidate_item_ids", "too_long"),
         ({"user_id": "u", "min_history_version": -1}, "/min_history_version", "range"),
         ({"user_id": "u", "min_history_version": "1"}, "/min_history_version", "int_type"),
-        *(({"items": [], field: 1}, "", "extra_forbidden") for field in (CANARY, "explain", "scenario")),
         *(
             ({"items": [], "return_metadata": value}, "/return_metadata", "fields_type")
             for value in (None, 1, CANARY, {CANARY: True}, 0.5)
@@ -203,6 +204,7 @@ def test_wrong_envelopes(client, document, pointer, code):
             for value in (None, 1, "", CANARY * 17, [CANARY], True)
         ),
         ({"items": [], "return_metadata": True, "k": 101}, "/return_metadata", "too_many"),
+        *(({"items": [], field: 1}, "", "extra_forbidden") for field in (CANARY, "scenario")),
         *(({"items": [], "timeout_ms": value}, "/timeout_ms", "range") for value in (0, -5, 9, 2001, 10**9)),
         *(({"items": [], "timeout_ms": value}, "/timeout_ms", "int_type") for value in (CANARY, "300", True, 99.5)),
     ],
