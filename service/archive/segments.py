@@ -88,7 +88,6 @@ class Archive:
                 held.enter_context(hold_lock(self._folder / LOCK, patience_s=self._lock_wait_s, mode=_MODE))
                 if self._folder.stat().st_uid == os.geteuid():  # else it is for its owner to say who may look
                     self._folder.chmod(self._folder_mode)
-                    self._set_modes()
             except BlockingIOError as error:
                 raise FolderBusy(f"another process archives to {self._folder}: run one archiver per folder") from error
             except OSError as error:
@@ -100,13 +99,6 @@ class Archive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._held.close()
-
-    def _set_modes(self) -> None:
-        """Let the group in to the segments that are there, or out, as was said this time. The lock is held."""
-        for path in filter(parse_segment, self._folder.iterdir()):
-            found = path.stat()
-            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != self._segment_mode:
-                path.chmod(self._segment_mode)
 
     @property
     def folder(self) -> Path:
@@ -146,6 +138,7 @@ class Archive:
         found: list[Segment] = []
         for path in self._folder.iterdir():
             if segment := parse_segment(path):
+                self._set_mode(path)
                 found.append(segment)
             elif _PARTIAL.fullmatch(path.name):
                 path.unlink()
@@ -154,6 +147,12 @@ class Archive:
             self._segments.setdefault(segment.partition, []).append(segment)
             for part in inner:
                 self._absorb(part, segment)
+
+    def _set_mode(self, path: Path) -> None:
+        """Let the group in to a segment that is there, or out, as was said this time."""
+        found = path.stat()
+        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != self._segment_mode:
+            path.chmod(self._segment_mode)
 
     def _absorb(self, part: Segment, whole: Segment) -> None:
         """Delete a segment that lies within another, which first gets the records that it lacks.

@@ -55,7 +55,7 @@ OTHERS = {
     "drain_delay_s": "2.5",
     "log_level": "debug",
 }
-FLAGS = {"allow_anonymous", "docs"}
+FLAGS = {"allow_anonymous", "archive_group_access", "docs"}
 """Options without a value."""
 
 

@@ -596,14 +596,16 @@ def test_a_group_is_let_in_to_the_segments_alone_and_out_again(archive_now, send
 
     send(["a"])
     archive_now()
-    with Archive(folder, group_access=True):
+    with Archive(folder, group_access=True) as archive:
+        archive.refresh()
         assert folder.stat().st_mode & 0o077 == 0o050
         assert list_open() == {path.name for path in folder.glob("*.jsonl.gz")} != set()
     send(["b"])
     archive_now(group_access=True)
     assert list_open() == {path.name for path in folder.glob("*.jsonl.gz")}
     assert {path.stat().st_mode & 0o077 for path in folder.glob("*.jsonl.gz")} == {0o040}
-    with Archive(folder):
+    with Archive(folder) as archive:
+        archive.refresh()
         assert folder.stat().st_mode & 0o077 == 0
         assert list_open() == set()
 

@@ -367,7 +367,7 @@ def test_a_backup_under_traffic_holds_what_was_acknowledged_before(data_dir, tmp
             asyncio.run(_archive(store.url, again / "archive"))
         counts = Counter(_read_archive(again / "archive"))
         assert set(before) <= counts.keys()
-        assert set(counts.values()) == {1}
+        assert set(counts.values()) <= {1}
 
 
 def _read_log(url):

@@ -197,9 +197,11 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "timeout_ms",
         "variant",
         "return_metadata",
+        "explain",
+        "ranker",
     }
-    assert set(schemas["Recommendation"]["properties"]) == set(client.recommend(user_id=user))
-    [item] = client.recommend(user_id=user, k=1, return_metadata=True)["items"]
+    assert set(schemas["Recommendation"]["properties"]) == set(client.recommend(user_id=user, explain=True))
+    [item] = client.recommend(user_id=user, k=1, return_metadata=True, explain=True)["items"]
     assert set(schemas["RankedItem"]["properties"]) == set(item)
     found = client.get("/items?query=i01").json()
     assert set(schemas["FoundItems"]["properties"]) == set(found)
