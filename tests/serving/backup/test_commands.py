@@ -28,7 +28,7 @@ from service.embedded.append_only import SAVED, check
 from service.embedded.data_folder import APPEND_ONLY_FOLDER, MANIFEST
 from service.embedded.loss_detection import HIGH_WATER
 from service.embedded.server import EmbeddedStore
-from service.errors import StartFailed
+from service.errors import StartFailed, StoreUnavailable
 from service.ingest.parser import parse_events
 from service.store.connection import connect
 from service.store.event import make_event
@@ -65,13 +65,21 @@ def command(data_dir, capsys):
     return run
 
 
+async def _append_surely(store, events):
+    """As a client that sends again after a 503: the disk of a busy machine may stand still for a second."""
+    for _ in range(9):
+        with contextlib.suppress(StoreUnavailable):
+            return await store.append(events)
+    return await store.append(events)
+
+
 def _append(url, names, user="u"):
     async def send():
         store = HistoryStore(connect(url))
         try:
             for name in names:
                 event = make_event(user_id=user, item_id="i", event_type="view", now_ms=NOW_MS, event_id=name)
-                await store.append([event])
+                await _append_surely(store, [event])
         finally:
             await store.close()
 
@@ -328,7 +336,7 @@ def test_a_backup_under_traffic_holds_what_was_acknowledged_before(data_dir, tmp
                     make_event(user_id=f"u{name[-1]}", item_id="i", event_type="view", now_ms=NOW_MS, event_id=name)
                     for name in names
                 ]
-                await store.append(events)
+                await _append_surely(store, events)
                 acknowledged.extend(names)
                 number += 1
             await store.close()
