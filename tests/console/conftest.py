@@ -47,9 +47,9 @@ if os.environ.get("CI") == "true" and find_spec("playwright") is None:
     raise pytest.UsageError("playwright is not installed: CI must run these tests")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium(require_tool: Callable[[str], str]) -> Iterator[Any]:
-    """A browser without a window."""
+    """A browser without a window. Not for longer than a file's tests: playwright keeps an event loop in this thread."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - it may be missing
 
     with sync_playwright() as playwright:
@@ -58,7 +58,7 @@ def chromium(require_tool: Callable[[str], str]) -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """The tiny bundle with neighbours and other metadata, an object for each of its twenty items."""
 
@@ -87,7 +87,7 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
     return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def serve(quick_folder: Path) -> Iterator[Callable[..., str]]:
     """Start services with options over a bundle; returns their addresses."""
     with ExitStack() as stack:
@@ -116,7 +116,7 @@ def _await_url(process: "subprocess.Popen[bytes]", log: Path) -> str:
     raise AssertionError(f"the service did not start: {log.read_text()}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def service_url(serve: Callable[..., str], make_bundle: Callable[..., Path]) -> str:
     """A service over twenty films."""
     films = [
