@@ -88,6 +88,10 @@ class Asked:
         }
 
 
+def _without_feed(way: Callable[[], Any]) -> Run:
+    return lambda _feed: way()
+
+
 def main() -> int:
     """Run the cases. 0: done, 1: the ways answer differently."""
     options = _make_parser().parse_args()
@@ -100,7 +104,7 @@ def main() -> int:
             sys.stderr.write(f"{case}: {fault}\n")
             return 1
         for what, ways in asked.list_ways().items():
-            runs: dict[str, Run] = {name: lambda _feed, way=way: way() for name, way in ways.items()}  # type: ignore[misc]
+            runs = {name: _without_feed(way) for name, way in ways.items()}
             times = race(runs, {}, time.process_time, rounds=options.rounds, seconds=options.seconds)
             for way, step in summarize(times).items():
                 sys.stdout.write(

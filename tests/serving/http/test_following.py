@@ -203,6 +203,16 @@ def test_a_single_bundle_is_not_followed(make_client, root):
     assert (model["follows"], model["generation"], client.service.watcher) == (False, 0, None)
 
 
+def await_one_request(client, sent):
+    """Wait until this worker asks the supervisor to replace all, which it does not do again at the next try."""
+    deadline = time.monotonic() + 30
+    while not sent:
+        assert time.monotonic() < deadline
+        client.run(asyncio.sleep(0.02))
+    client.run(asyncio.sleep(1.5))  # it is not asked again at the next try
+    assert sent == [(os.getppid(), signal.SIGHUP)]
+
+
 def test_a_load_that_would_hold_up_answers_is_left_to_the_supervisor(make_client, root, tmp_path, monkeypatch):
     """One of several workers asks for all to be replaced, once; a worker that is alone loads in place."""
     sent = []
@@ -212,12 +222,7 @@ def test_a_load_that_would_hold_up_answers_is_left_to_the_supervisor(make_client
     (tmp_path / "instance").mkdir()
     client.service.watcher._instance = Instance(tmp_path / "instance")
     deploy(root, use("blue", why="test"))
-    deadline = time.monotonic() + 30
-    while not sent:
-        assert time.monotonic() < deadline
-        client.run(asyncio.sleep(0.02))
-    client.run(asyncio.sleep(1.5))  # it is not asked again at the next try
-    assert sent == [(os.getppid(), signal.SIGHUP)]
+    await_one_request(client, sent)
     assert client.get("/model").json()["version"] == "red"
     client.service.watcher._instance = Instance()
     wait_for(client, lambda model: model["version"] == "blue")
@@ -236,12 +241,7 @@ def test_a_candidate_whose_load_would_hold_up_answers_comes_with_new_workers(
     monkeypatch.setattr(Instance, "from_environment", lambda: instance)
     client = make_client(bundle=root, follow_s=0.05)
     deployment = deploy(root, set_candidate("blue", mode="canary", share=0.5))
-    deadline = time.monotonic() + 30
-    while not sent:
-        assert time.monotonic() < deadline
-        client.run(asyncio.sleep(0.02))
-    client.run(asyncio.sleep(1.5))  # it is not asked again at the next try
-    assert sent == [(os.getppid(), signal.SIGHUP)]
+    await_one_request(client, sent)
     said = "Workers are replaced one by one: loading blue holds the interpreter 298 ms"
     assert caplog.messages.count(said) == 1
     model = client.get("/model").json()
