@@ -22,6 +22,13 @@ from service.system import parent_death
 
 os.environ.setdefault("NEXTITEM_JUDGE", "off")  # it writes to bundle folders, which tests share; its own turn it on
 
+_MEMORY = Path("/dev/shm")  # noqa: S108 - what is made there has a name of its own
+_ROOM = 4 << 30
+"""Several times what the suite has at a time."""
+if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
+    # Syncing to a disk would take half of the suite's time, and a disk that stalls fails it. Power cuts are simulated.
+    tempfile.tempdir = os.environ["TMPDIR"] = str(_MEMORY)
+
 
 @pytest.fixture(scope="session")
 def require_tool() -> Callable[[str], str]:
@@ -39,14 +46,10 @@ def require_tool() -> Callable[[str], str]:
     return find
 
 
-_MEMORY = Path("/dev/shm")  # noqa: S108 - what is made there has a name of its own
-
-
 @pytest.fixture(scope="session")
-def quick_folder() -> Iterator[Path]:
-    """For files that no power cut threatens: in memory where there is room, since syncing costs nothing there."""
-    roomy = os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 1 << 30
-    with tempfile.TemporaryDirectory(prefix="nextitem-test-", dir=_MEMORY if roomy else None) as folder:
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for the name of a socket, unlike that of `tmp_path`."""
+    with tempfile.TemporaryDirectory(prefix="nextitem-test-") as folder:
         yield Path(folder)
 
 

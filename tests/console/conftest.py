@@ -88,12 +88,12 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def serve(quick_folder: Path) -> Iterator[Callable[..., str]]:
+def serve(short_folder: Path) -> Iterator[Callable[..., str]]:
     """Start services with options over a bundle; returns their addresses."""
     with ExitStack() as stack:
 
         def start(bundle: Path, *options: str) -> str:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=quick_folder, ignore_cleanup_errors=True))
+            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=short_folder, ignore_cleanup_errors=True))
             command = [sys.executable, "-m", "service.cli", "--bundle", str(bundle), "--port", "0"]
             command += ["--data-dir", f"{folder}/data", "--drain-delay-s", "0", *options]
             log = Path(folder) / "log"

@@ -67,17 +67,17 @@ def engine(bundle: Bundle) -> Engine:
 
 
 @pytest.fixture(scope="session")
-def embedded_valkey(quick_folder: Path) -> Iterator[str]:
+def embedded_valkey(short_folder: Path) -> Iterator[str]:
     """The URL of an embedded store that lives as long as the session, and takes it for no loss to be emptied."""
-    with pytest.MonkeyPatch.context() as patch, EmbeddedStore(quick_folder / "valkey") as store:
+    with pytest.MonkeyPatch.context() as patch, EmbeddedStore(short_folder / "valkey") as store:
         patch.setattr(loss_detection, "COUNT_EVERY_S", math.inf)
         yield store.url
 
 
 @pytest.fixture(scope="session")
-def redis_seven(quick_folder: Path, require_tool: Callable[[str], str], run_store: Callable[..., Any]) -> Iterator[str]:
+def redis_seven(short_folder: Path, require_tool: Callable[[str], str], run_store: Callable[..., Any]) -> Iterator[str]:
     """The URL of a Redis 7 that answers after fsync, on a unix socket only."""
-    data_dir = quick_folder / "redis"
+    data_dir = short_folder / "redis"
     data_dir.mkdir()
     socket = data_dir / "redis.sock"
     options = f"--port 0 --unixsocket {socket} --dir {data_dir} --appendonly yes --appendfsync always".split()

@@ -28,7 +28,6 @@ from model.contract.manifest import BundleError
 SEQUENCES = int(os.environ.get("DEPLOYMENT_SEQUENCES", "12"))
 STEPS = 25
 VERSIONS = [f"v{number}" for number in range(1, 9)]
-MEMORY = Path("/dev/shm")  # noqa: S108 - what is made there has a name of its own
 
 SHARES = st.sampled_from([0.01, 0.05, 0.2, 1.0])
 COMMANDS = st.one_of(
@@ -74,7 +73,7 @@ class Commands(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         """A folder with half of the versions."""
-        self.root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+        self.root = Path(tempfile.mkdtemp())
         for version in VERSIONS[:4]:
             write_version(self.root, version)
         self.seen = None

@@ -31,9 +31,9 @@ from service.store.redis_keys import digest_user, name_keys
 
 
 @pytest.fixture
-def folder(quick_folder):
+def folder(short_folder):
     """Where the archive is; not there yet."""
-    with tempfile.TemporaryDirectory(dir=quick_folder) as folder:
+    with tempfile.TemporaryDirectory(dir=short_folder) as folder:
         yield Path(folder) / "deep" / "archive"
 
 

@@ -96,9 +96,9 @@ def bundle_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def service_store(quick_folder: Path) -> Iterator[EmbeddedStore]:
+def service_store(short_folder: Path) -> Iterator[EmbeddedStore]:
     """The store of every service in these tests that is given no other."""
-    with EmbeddedStore(quick_folder / "service") as store:
+    with EmbeddedStore(short_folder / "service") as store:
         yield store
 
 

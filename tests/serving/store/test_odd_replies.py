@@ -130,9 +130,9 @@ def impatient(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def folder(quick_folder):
+def folder(short_folder):
     """Where the servers of this module listen."""
-    (path := quick_folder / "odd").mkdir()
+    (path := short_folder / "odd").mkdir()
     return path
 
 

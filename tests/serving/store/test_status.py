@@ -265,9 +265,9 @@ def test_refusals_that_info_foretells(info, refusal):
 
 
 @pytest.fixture
-def cluster(quick_folder, require_tool, run_store, tmp_path):
+def cluster(short_folder, require_tool, run_store, tmp_path):
     """The URL of a node of a Redis Cluster."""
-    path = quick_folder / f"cluster-{uuid4().hex[:8]}.sock"
+    path = short_folder / f"cluster-{uuid4().hex[:8]}.sock"
     options = f"--unixsocket {path} --dir {tmp_path} --appendonly yes --appendfsync always".split()
     with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
         port, bus = (str(free.getsockname()[1]) for free in (first, second))
