@@ -26,7 +26,8 @@ def is_signature(names: Collection[str]) -> bool:
 class Question(NamedTuple):
     """One question in indexes: the known history, what never to answer, what alone to answer, and how many.
 
-    And what is known of the history's events, by optional input, if anything.
+    And what is known of the history's events, by optional input, if anything; and which items may be answered at all,
+    (V + 2) by index, false at PAD and MASK, if not all of them. Questions of one filter share one such array.
     """
 
     history: NDArray[np.int32]
@@ -34,6 +35,7 @@ class Question(NamedTuple):
     candidates: NDArray[np.int32] | None
     k: int
     events: Mapping[str, NDArray[Any]] | None = None
+    allowed: NDArray[np.bool_] | None = None
 
 
 class Answer(NamedTuple):
@@ -53,6 +55,7 @@ def encode_question(
     exclude_history: bool = False,
     events: Events | None = None,
     event_types: Sequence[str] = (),
+    allowed: NDArray[np.bool_] | None = None,
 ) -> Question:
     """Turn ids into indexes, the history's oldest first. Unknown items drop out; `k` is cut to the catalogue.
 
@@ -75,6 +78,7 @@ def encode_question(
         candidates=None if candidates is None else vocabulary.encode_known(candidates),
         k=min(k, len(vocabulary)),
         events=features,
+        allowed=allowed,
     )
 
 
