@@ -2,6 +2,7 @@
 
 Each run of the graph reads FILE when it begins: `slow SECONDS`, `raise`, `raise RUNS` or `nan`. With a number of RUNS,
 so many fail from when the file was written on. The engine works normally while the file is empty or missing.
+`others slow SECONDS` and its like spare the session that ran first, the champion's.
 """
 
 import argparse
@@ -23,9 +24,15 @@ _run = onnxruntime.InferenceSession.run
 def inject_faults(file: Path) -> None:
     """Apply the fault that the file names to every run of this process from here on."""
     raised = Counter[int]()
+    first: list[onnxruntime.InferenceSession] = []
 
     def run(session: onnxruntime.InferenceSession, *arguments: Any, **options: Any) -> Sequence[Any]:  # noqa: ANN401 - as there
-        fault, _, number = file.read_text().partition(" ") if file.exists() else ("", "", "")
+        if not first:
+            first.append(session)
+        said = file.read_text() if file.exists() else ""
+        if said.startswith("others "):
+            said = "" if session is first[0] else said.removeprefix("others ")
+        fault, _, number = said.partition(" ")
         if fault == "raise":
             written_ns = file.stat().st_mtime_ns
             raised[written_ns] += 1
