@@ -1,9 +1,10 @@
-"""Whether an installed package works as users run it: `python deploy/release.py FOLDER CLIENT`, by its environment's Python.
+"""Whether an installed package works as users run it: `python deploy/release.py FOLDER CLIENT`.
 
-In FOLDER, with the two commands alone and none of the repository's code: help, a small fit, its bundle, and the service
-with two workers and the archiver, which shows its console, stores an event and answers from the model. CLIENT is the
-Python of another environment, which has the extra `client` alone: the client there asks that service. All the while
-other packages that are called as our rooms are can be imported, and must not be. Standard library only.
+By its environment's Python. In FOLDER, with the two commands alone and none of the repository's code: help, a small
+fit, its bundle, and the service with two workers and the archiver, which shows its console, stores an event and answers
+from the model. CLIENT is the Python of another environment, which has the extra `client` alone: the client there asks
+that service. All the while other packages that are called as our rooms are can be imported, and must not be. Standard
+library only.
 """
 
 import importlib.metadata

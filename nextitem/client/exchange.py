@@ -61,6 +61,16 @@ class Done(Generic[T]):
     result: T
 
 
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time, in seconds from anywhere, and which share of the longest pause is waited, from 0 to 1."""
+
+    now_s: Callable[[], float] = time.monotonic
+    draw: Callable[[], float] = random.random
+
+
+CLOCK = Clock()
+
 Exchange: TypeAlias = Generator[Send | Pause, Reply | Lost | None, T]
 
 
@@ -95,19 +105,17 @@ def draw_pause(attempt: int, first_s: float, retry_after: str | None, draw: Call
     return (read_retry_after(retry_after) or 0.0) + draw() * span_s
 
 
-def ask(
-    call: Call[T], *, now_s: Callable[[], float] = time.monotonic, draw: Callable[[], float] = random.random
-) -> Exchange[T]:
+def ask(call: Call[T], clock: Clock = CLOCK) -> Exchange[T]:
     """Send a call until it is answered. Raises ClientError, at once where another attempt could not help."""
-    began_s = now_s()
+    began_s = clock.now_s()
     for attempt in count():
-        elapsed_s = now_s() - began_s
+        elapsed_s = clock.now_s() - began_s
         timeout_s = min(call.attempt_s, max(call.limit_s - elapsed_s, call.least_s))
         reply = yield Send(call.method, call.path or call.route, call.write(elapsed_s), timeout_s)
         if isinstance(reply, Reply) and reply.status in call.accepted:
             return _read(call, reply)
-        pause_s = draw_pause(attempt, call.first_pause_s, getattr(reply, "retry_after", None), draw)
-        left_s = call.limit_s - (now_s() - began_s) - pause_s
+        pause_s = draw_pause(attempt, call.first_pause_s, getattr(reply, "retry_after", None), clock.draw)
+        left_s = call.limit_s - (clock.now_s() - began_s) - pause_s
         passes = isinstance(reply, Lost) or (isinstance(reply, Reply) and reply.status in RETRIED)
         if not (passes and call.repeated and left_s >= call.least_s):
             raise _explain(call, reply, attempt + 1) from (reply.error if isinstance(reply, Lost) else None)

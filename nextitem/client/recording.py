@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nextitem.client.answers import FieldErrorDescription, Receipt, Rejection
 from nextitem.client.errors import ClientError, EventsRejected, Problem, describe_unlisted
-from nextitem.client.exchange import Call, Exchange, ask
+from nextitem.client.exchange import CLOCK, Call, Clock, Exchange, ask
 from nextitem.client.reader import read
 from nextitem.client.requests import MAX_EVENTS, MAX_EVENTS_BYTES, EventRequest, check_names, write_time
 from nextitem.client.settings import Limits
@@ -28,7 +28,9 @@ def record_one(event: EventRequest, *, limits: Limits) -> Exchange[Receipt]:
     return receipt
 
 
-def record_many(events: Iterable[EventRequest], *, strict: bool, limits: Limits) -> Exchange[Receipt]:
+def record_many(
+    events: Iterable[EventRequest], *, strict: bool, limits: Limits, clock: Clock = CLOCK
+) -> Exchange[Receipt]:
     """Record events in as many requests as they need, one after the other.
 
     Raises ValueError for `strict` with more than one request takes; ClientError, which knows the receipt of what was
@@ -41,7 +43,7 @@ def record_many(events: Iterable[EventRequest], *, strict: bool, limits: Limits)
     total, done = NOTHING, 0
     for chunk in chunks:
         try:
-            receipt = yield from ask(_post(chunk, strict=strict, limits=limits))
+            receipt = yield from ask(_post(chunk, strict=strict, limits=limits), clock)
         except ClientError as error:
             if strict or not isinstance(error, Problem) or error.status not in _REFUSED:
                 error.receipt, error.unacknowledged = total, tuple(named[done:])
