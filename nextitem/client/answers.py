@@ -109,6 +109,10 @@ class Receipt:
     took_ms: float
 
 
+NOTHING = Receipt(accepted=0, duplicates=0, late=0, rejected=(), history={}, took_ms=0.0)
+"""The receipt of no events."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedEvent:
     """One remembered event, its `timestamp` in milliseconds since 1970."""

@@ -17,7 +17,7 @@ ClientError                 what every call may raise
 
 from collections.abc import Sequence
 
-from nextitem.client.answers import FieldErrorDescription, ProblemDescription, Receipt
+from nextitem.client.answers import NOTHING, FieldErrorDescription, ProblemDescription, Receipt
 from nextitem.client.reader import Mismatch, read
 from nextitem.client.requests import EventRequest
 
@@ -28,7 +28,7 @@ _MAX_RETRY_AFTER_S = 3600.0
 class ClientError(Exception):
     """Base of all. Of recorded events it knows which were not acknowledged."""
 
-    receipt: Receipt | None = None
+    receipt: Receipt = NOTHING
     """What was acknowledged of the events before the failure."""
     unacknowledged: Sequence[EventRequest] = ()
     """The events that were not, with the ids that they were sent with: recorded again, each counts once."""
@@ -102,7 +102,6 @@ class EventsRejected(ClientError):
         self.receipt = receipt
 
     def __str__(self) -> str:
-        assert self.receipt is not None  # noqa: S101 - by __init__
         first = self.receipt.rejected[0]
         count = len(self.receipt.rejected)
         many = "The event was" if count == 1 else f"{count} events were"

@@ -5,7 +5,7 @@ import json
 import types
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 Read = Callable[[object], object]
@@ -31,13 +31,12 @@ def read(kind: type[T], content: bytes) -> T:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise Mismatch("JSON") from error
-    instance: Any = _object_reader(kind)(document)
-    checked: T = instance
-    return checked
+    shape: type[Any] = kind
+    return cast("T", _object_reader(shape)(document))
 
 
 @cache
-def _object_reader(kind: type) -> Read:
+def _object_reader(kind: type[Any]) -> Read:
     hints = get_type_hints(kind)
     fields = [
         (field.name, _reader(hints[field.name]), field.default is dataclasses.MISSING)

@@ -5,14 +5,13 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nextitem.client.answers import FieldErrorDescription, Receipt, Rejection
+from nextitem.client.answers import NOTHING, FieldErrorDescription, Receipt, Rejection
 from nextitem.client.errors import ClientError, EventsRejected, Problem, describe_unlisted
 from nextitem.client.exchange import CLOCK, Call, Clock, Exchange, ask
 from nextitem.client.reader import read
 from nextitem.client.requests import MAX_EVENTS, MAX_EVENTS_BYTES, EventRequest, check_names, write_time
 from nextitem.client.settings import Limits
 
-NOTHING = Receipt(accepted=0, duplicates=0, late=0, rejected=(), history={}, took_ms=0.0)
 ROUTE = "/events"
 
 _OPEN, _CLOSE = b'{"events":[', b"]}"
@@ -40,7 +39,7 @@ def record_many(
     chunks = list(split([write_event(event) for event in named]))
     if strict and len(chunks) > 1:
         raise ValueError(f"strict events go out together: {MAX_EVENTS}, and {MAX_EVENTS_BYTES} bytes, at most")
-    total, done = NOTHING, 0
+    total, done = replace(NOTHING, history={}), 0
     for chunk in chunks:
         try:
             receipt = yield from ask(_post(chunk, strict=strict, limits=limits), clock)
@@ -94,9 +93,9 @@ def reject_all(problem: Problem, count: int) -> Receipt:
     """The receipt of a request of which the service stored nothing since no event of it is valid."""
     first: dict[int, FieldErrorDescription] = {}
     for error in problem.errors:
-        index, slash, field = error.pointer.removeprefix(f"{ROUTE}/").partition("/")
-        if index.isdecimal():
-            first.setdefault(int(index), replace(error, pointer=slash + field))
+        number, slash, field = error.pointer.removeprefix(f"{ROUTE}/").partition("/")
+        if number.isdecimal():
+            first.setdefault(int(number), replace(error, pointer=slash + field))
     unlisted = describe_unlisted(problem)
     rejected = []
     for index in range(count):

@@ -20,6 +20,7 @@ from nextitem.client.errors import (
     Unreachable,
 )
 from nextitem.client.exchange import MAX_PAUSE_S, Clock, Done, Lost, Pause, Reply, Send, advance, ask, draw_pause
+from nextitem.client.requests import RecommendRequest
 from nextitem.client.settings import Limits
 
 LIMITS = Limits()
@@ -166,7 +167,7 @@ def test_recommendations_hand_on_what_is_left_of_their_time():
     line = Line(*[BUSY] * 99, answers_after_s=0.06)
     with pytest.raises(Unavailable):
         line.ask(calls.recommend({"user_id": "u", "timeout_ms": 200}, after=None, limits=LIMITS))
-    times = [json.loads(step.body)["timeout_ms"] for step in line.sent]
+    times = [json.loads(step.body or "")["timeout_ms"] for step in line.sent]
     assert times == [200, pytest.approx(120, abs=1), pytest.approx(20, abs=1)]
     assert line.now_s - 100.0 <= 0.4
 
@@ -174,9 +175,9 @@ def test_recommendations_hand_on_what_is_left_of_their_time():
 def test_batches_end_with_the_longest_of_their_requests():
     """The shorter ones are asked for the least that the service takes, once their time is over."""
     line = Line(BUSY, Reply(200, b'{"responses":[]}'), answers_after_s=0.1)
-    requests = [{"items": ["i"], "timeout_ms": 50}, {"items": ["i"]}]
+    requests: list[RecommendRequest] = [{"items": ["i"], "timeout_ms": 50}, {"items": ["i"]}]
     line.ask(calls.recommend_batch(requests, after=None, limits=LIMITS))
-    bodies = [[each["timeout_ms"] for each in json.loads(step.body)["requests"]] for step in line.sent]
+    bodies = [[each["timeout_ms"] for each in json.loads(step.body or "")["requests"]] for step in line.sent]
     assert bodies == [[50, 300], [10, pytest.approx(180, abs=1)]]
     assert line.sent[0].timeout_s == pytest.approx(0.5)
 
@@ -187,16 +188,17 @@ def test_a_wrong_time_limit_stays_wrong(given):
     line = Line(BUSY, problem(422, "validation"), answers_after_s=0.001)
     with pytest.raises((Invalid, Unavailable)):
         line.ask(calls.recommend({"user_id": "u", "timeout_ms": given}, after=None, limits=LIMITS))
-    assert {json.loads(step.body)["timeout_ms"] for step in line.sent} == {given}
+    assert {json.loads(step.body or "")["timeout_ms"] for step in line.sent} == {given}
 
 
 def test_after_a_receipt_the_history_must_have_its_events():
     """The version of the request's own user; nothing for others, and what the caller says counts more."""
     receipt = Receipt(accepted=1, duplicates=0, late=0, rejected=(), history={"u": 7}, took_ms=1.0)
+    requests: list[RecommendRequest] = [{"user_id": "u"}, {"user_id": "v"}, {"items": ["i"]}]
     wanted = []
-    for request in ({"user_id": "u"}, {"user_id": "v"}, {"items": ["i"]}, {"user_id": "u", "min_history_version": 3}):
+    for request in (*requests, RecommendRequest(user_id="u", min_history_version=3)):
         call = calls.recommend(request, after=receipt, limits=LIMITS)
-        wanted.append(json.loads(call.write(0.0)).get("min_history_version"))
+        wanted.append(json.loads(call.write(0.0) or "").get("min_history_version"))
     assert wanted == [7, None, None, 3]
 
 
@@ -227,7 +229,7 @@ def test_every_attempt_carries_the_same_id():
     bodies = {step.body for step in line.sent}
     assert len(line.sent) == 3
     assert len(bodies) == 1
-    ids = [event["event_id"] for event in json.loads(bodies.pop())["events"]]
+    ids = [event["event_id"] for event in json.loads(bodies.pop() or "")["events"]]
     assert len(set(ids)) == 3
     assert ids[2] == "mine"
 
@@ -239,7 +241,7 @@ def test_a_failure_knows_what_was_not_acknowledged():
         line.record(events(1500))
     assert raised.value.receipt.accepted == 1000
     assert [event["item_id"] for event in raised.value.unacknowledged] == [f"i{n}" for n in range(1000, 1500)]
-    assert [*raised.value.unacknowledged] == json.loads(line.sent[-1].body)["events"]
+    assert [*raised.value.unacknowledged] == json.loads(line.sent[-1].body or "")["events"]
 
 
 def test_rejections_count_from_the_first_event_of_all():
@@ -287,4 +289,4 @@ def test_one_event_that_is_rejected_raises():
     with pytest.raises(EventsRejected, match=r"rejected: /event_id was used before \(conflict\)"):
         line.drive(recording.record_one(events(1)[0], limits=LIMITS))
     with pytest.raises(TypeError, match="EventRequest has no field 'item'"):
-        line.drive(recording.record_one({"user_id": "u", "item": "i"}, limits=LIMITS))
+        line.drive(recording.record_one({"user_id": "u", "item": "i"}, limits=LIMITS))  # type: ignore[typeddict-item]

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextitem.client.recording import NOTHING, record_many, split, write_event
-from nextitem.client.requests import MAX_EVENTS, MAX_EVENTS_BYTES
+from nextitem.client.answers import NOTHING
+from nextitem.client.recording import record_many, split, write_event
+from nextitem.client.requests import MAX_EVENTS, MAX_EVENTS_BYTES, EventRequest
 from nextitem.client.settings import Limits
 
-EVENT = {"user_id": "u", "item_id": "i"}
+EVENT: EventRequest = {"user_id": "u", "item_id": "i"}
 
 
 @given(st.lists(st.sampled_from([10, 200, 2_000, 100_000, 262_131, 262_132, 300_000]), max_size=40), st.integers(0, 5))
@@ -63,4 +64,4 @@ def test_what_json_has_no_form_for_is_not_sent(value):
 def test_other_objects_are_refused():
     """By their type, not their content."""
     with pytest.raises(TypeError, match="set is nothing that JSON has"):
-        write_event({**EVENT, "properties": {"p": {"secret"}}})
+        write_event({**EVENT, "properties": {"p": {"secret"}}})  # type: ignore[dict-item]  # the mistake

@@ -112,7 +112,7 @@ def test_options_are_those_that_there_are():
     """A misspelled one is an error, and not overheard."""
     assert read_limits({"timeout_s": 3, "verify": False}) == Limits(timeout_s=3)
     with pytest.raises(TypeError, match="Options has no field 'timeout'"):
-        Client(timeout=3)
+        Client(timeout=3)  # type: ignore[call-arg]  # the mistake
 
 
 ALONE = """

@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -20,7 +21,7 @@ from service.errors import Problem
 from service.http.body import EVENTS_MAX_BYTES
 
 LIMITS = Limits()
-CALLS = [
+CALLS: list[Any] = [
     calls.recommend({"user_id": "u"}, after=None, limits=LIMITS),
     calls.recommend_batch([], after=None, limits=LIMITS),
     next(recording.record_many([{"user_id": "u", "item_id": "i"}], strict=True, limits=LIMITS)),
@@ -50,7 +51,7 @@ OF_THESE = {
 ANSWERS = {
     kind.__name__: kind
     for kind in vars(answers).values()
-    if dataclasses.is_dataclass(kind) and kind.__module__ == answers.__name__
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == answers.__name__
 }
 REQUESTS = {kind.__name__: kind for kind in (requests.RecommendRequest, requests.EventRequest)}
 
