@@ -31,12 +31,12 @@ def read(kind: type[T], content: bytes) -> T:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise Mismatch("JSON") from error
-    shape: type[Any] = kind
+    shape: type = kind
     return cast("T", _object_reader(shape)(document))
 
 
 @cache
-def _object_reader(kind: type[Any]) -> Read:
+def _object_reader(kind: type) -> Read:
     hints = get_type_hints(kind)
     fields = [
         (field.name, _reader(hints[field.name]), field.default is dataclasses.MISSING)

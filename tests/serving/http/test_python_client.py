@@ -128,7 +128,13 @@ def key(keys_file):
 
 
 @pytest.fixture(scope="module")
-def url(start_once, keys_file, key):  # noqa: ARG001 - the file must hold the key
+def other_key(keys_file):
+    """A key that opens none of what the client asks."""
+    return create_key(keys_file, ["metrics"])
+
+
+@pytest.fixture(scope="module")
+def url(start_once, keys_file, key, other_key):  # noqa: ARG001 - the file must hold the keys
     """Where a service with keys is."""
     return start_once("--keys-file", str(keys_file)).url
 
@@ -307,12 +313,12 @@ def test_recommendations_end_in_time(connect, line, user):
         client.recommend(user_id=user, timeout_ms=50)
 
 
-def test_problems_are_exceptions(connect, line, key, keys_file):
+def test_problems_are_exceptions(connect, line, key, other_key):
     """With what the service says to do, sent once each, and without the key."""
     cases = [
         (Unauthorized, {"key": key + "x"}, lambda client: client.get_model(), "401 unauthorized: Send a valid key"),
         (Unauthorized, {"key": None}, lambda client: client.get_model(), "401 unauthorized"),
-        (Forbidden, {"key": create_key(keys_file, ["metrics"])}, lambda client: client.get_model(), "scope recommend"),
+        (Forbidden, {"key": other_key}, lambda client: client.get_model(), "scope recommend"),
         (Invalid, {}, lambda client: client.recommend(), "give user_id, items or both"),
         (Invalid, {}, lambda client: client.recommend(user_id="u", k=0), r"/k must be at least 1 \(range\)"),
         (
