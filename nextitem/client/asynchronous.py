@@ -34,7 +34,7 @@ class AsyncClient:
         """Make a client; it connects with the first call. Raises ValueError or OSError for wrong options."""
         self._url = read_url(url)
         self._limits = read_limits(options)
-        self._http = httpx.AsyncClient(transport=transport, **write_http_options(options))
+        self._http = httpx.AsyncClient(transport=transport, **write_http_options(self._url, options))
 
     async def recommend(self, *, after: Receipt | None = None, **request: Unpack[RecommendRequest]) -> Recommendation:
         return await self._run(ask(calls.recommend(request, after=after, limits=self._limits)))

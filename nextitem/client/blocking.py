@@ -39,7 +39,7 @@ class Client:
         """Make a client; it connects with the first call. Raises ValueError or OSError for wrong options."""
         self._url = read_url(url)
         self._limits = read_limits(options)
-        self._http = httpx.Client(transport=transport, **write_http_options(options))
+        self._http = httpx.Client(transport=transport, **write_http_options(self._url, options))
 
     def recommend(self, *, after: Receipt | None = None, **request: Unpack[RecommendRequest]) -> Recommendation:
         """Rank items for a user, or for the items of a session. `after`: what `record` gave, to have it counted."""

@@ -49,14 +49,17 @@ class Limits:
 
 
 def read_url(url: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """The address, without a slash at its end. Raises ValueError where it is none, without quoting it."""
-    found = (url or environment.get(URL) or DEFAULT_URL).rstrip("/")
-    parts = urlsplit(found)
+    """The address, its scheme in small letters, no slash at its end. Raises ValueError, which does not quote it."""
+    try:
+        parts = urlsplit((url or environment.get(URL) or DEFAULT_URL).rstrip("/"))
+        _ = parts.port
+    except ValueError:
+        raise ValueError("the service's address cannot be read: it is like https://recs.example:8000/prefix") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("the service's address begins with http:// or https:// and names a host")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ValueError("the service's address has no user, password, query or fragment: a key goes into key_file")
-    return found
+    return parts.geturl()  # with the scheme in small letters
 
 
 def read_limits(options: Options) -> Limits:

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from nextitem.client import AsyncClient, Client
 from nextitem.client.settings import KEY, KEY_FILE, URL, Limits, read_key, read_limits, read_url
+from nextitem.client.wire import write_http_options
 
 SECRET = "nk_id_c2VjcmV0"  # noqa: S105 - nobody's
 
@@ -39,6 +41,7 @@ def test_both_clients_have_the_same_methods():
     [
         (None, {}, "http://127.0.0.1:8000"),
         (None, {URL: "https://a.example/recs/"}, "https://a.example/recs"),
+        ("HTTP://b:9", {}, "http://b:9"),
         ("http://b:9/", {URL: "https://a.example"}, "http://b:9"),
     ],
 )
@@ -53,6 +56,8 @@ def test_the_address_is_given_or_in_the_environment(given, environment, found):
         "localhost:8000",
         "ftp://a",
         "http://",
+        "http://a:x",
+        "http://[a",
         f"http://user:{SECRET}@a",
         f"http://a/?key={SECRET}",
         f"http://a/#{SECRET}",
@@ -99,6 +104,15 @@ def test_a_client_does_not_show_its_key(kind):
     assert repr(client) == f"{kind.__name__}('http://a')"
     assert client._http.headers["authorization"] == f"Bearer {SECRET}"
     assert not any(SECRET in each for each in shown)
+
+
+def test_certificates_are_checked():
+    """Wherever there is TLS, unless the caller says otherwise; by the caller's own context if there is one."""
+    context = ssl.create_default_context()
+    assert write_http_options("https://a", {})["verify"] is True
+    assert write_http_options("https://a", {"verify": context})["verify"] is context
+    assert write_http_options("https://a", {"verify": False})["verify"] is False
+    assert write_http_options(read_url("HTTPS://a"), {})["verify"] is True
 
 
 @pytest.mark.parametrize("wrong", [{"timeout_s": 0}, {"attempt_timeout_s": float("nan")}, {"network_ms": -1}])
