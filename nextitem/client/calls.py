@@ -1,6 +1,5 @@
 """One function for each route: the request that it sends, and how its answer is read. Events are in recording.py."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -18,7 +17,7 @@ from nextitem.client.answers import (
 )
 from nextitem.client.exchange import Call
 from nextitem.client.reader import read
-from nextitem.client.requests import DEFAULT_TIMEOUT_MS, MIN_TIMEOUT_MS, RecommendRequest, check_names
+from nextitem.client.requests import DEFAULT_TIMEOUT_MS, MIN_TIMEOUT_MS, RecommendRequest, check_names, write_json
 from nextitem.client.settings import Limits
 
 T = TypeVar("T")
@@ -125,7 +124,7 @@ def _ask_in_time(
 
     def write(elapsed_s: float) -> bytes:
         gone_ms = int(elapsed_s * 1000)
-        return _write(wrap([_shorten(request, gone_ms) for request in requests]))
+        return write_json(wrap([_shorten(request, gone_ms) for request in requests]))
 
     return Call(
         "POST",
@@ -143,10 +142,6 @@ def _shorten(request: dict[str, Any], gone_ms: int) -> dict[str, Any]:
     """The request with what is left of its time. One that was wrong stays so, for the service to say."""
     given = request["timeout_ms"]
     return {**request, "timeout_ms": max(min(MIN_TIMEOUT_MS, given), given - gone_ms)} if gone_ms else request
-
-
-def _write(document: object) -> bytes:
-    return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _quote(identifier: str) -> str:

@@ -74,7 +74,7 @@ def _reader(kind: object) -> Read:
         return _mapping_reader(_reader(inner[1]))
     if kind is Any:
         return _keep
-    plain = str if origin is Literal else kind
+    plain = type(inner[0]) if origin is Literal else kind
     if isinstance(plain, type) and plain in _PLAIN:
         return _plain_reader(plain)
     raise TypeError(f"an answer cannot have {kind}")

@@ -1,6 +1,5 @@
 """Events: each gets an id once, they go out in requests that the service takes, and their receipts become one."""
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +8,7 @@ from nextitem.client.answers import NOTHING, FieldErrorDescription, Receipt, Rej
 from nextitem.client.errors import ClientError, EventsRejected, Problem, describe_unlisted
 from nextitem.client.exchange import CLOCK, Call, Clock, Exchange, ask
 from nextitem.client.reader import read
-from nextitem.client.requests import MAX_EVENTS, MAX_EVENTS_BYTES, EventRequest, check_names, write_time
+from nextitem.client.requests import MAX_EVENTS, MAX_EVENTS_BYTES, EventRequest, check_names, write_json
 from nextitem.client.settings import Limits
 
 ROUTE = "/events"
@@ -36,7 +35,7 @@ def record_many(
     acknowledged, and the events that were not.
     """
     named = [name_event(event) for event in events]
-    chunks = list(split([write_event(event) for event in named]))
+    chunks = list(split([write_json(event) for event in named]))
     if strict and len(chunks) > 1:
         raise ValueError(f"strict events go out together: {MAX_EVENTS}, and {MAX_EVENTS_BYTES} bytes, at most")
     total, done = replace(NOTHING, history={}), 0
@@ -57,11 +56,6 @@ def name_event(event: EventRequest) -> EventRequest:
     """The event with an id: its own, or a new one that every later attempt keeps. Raises TypeError for no field."""
     check_names(event.keys(), EventRequest)
     return event if event.get("event_id") is not None else {**event, "event_id": str(uuid.uuid4())}
-
-
-def write_event(event: EventRequest) -> bytes:
-    """The event as JSON. Raises TypeError or ValueError for what JSON does not have."""
-    return json.dumps(event, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=write_time).encode()
 
 
 def split(written: Sequence[bytes]) -> Iterator[Sequence[bytes]]:

@@ -5,6 +5,7 @@ in docs/reference/http-api.md and in /docs of a running service. Limits of value
 with a pointer and a sentence, which the client raises as Invalid.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NotRequired, TypedDict
@@ -55,7 +56,14 @@ def check_names(given: Collection[str], schema: type) -> None:
         raise TypeError(f"{schema.__name__} has no field {', '.join(map(repr, unknown))}")
 
 
-def write_time(value: object) -> str:
+def write_json(document: object) -> bytes:
+    """A request as JSON. Raises TypeError or ValueError for what JSON does not have, such as NaN."""
+    return json.dumps(
+        document, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_write_time
+    ).encode()
+
+
+def _write_time(value: object) -> str:
     """A time that JSON has no form for, as RFC 3339. Raises ValueError without a zone, TypeError for anything else."""
     if not isinstance(value, datetime):
         raise TypeError(f"{type(value).__name__} is nothing that JSON has")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nextitem.client.answers import NOTHING
-from nextitem.client.recording import record_many, split, write_event
-from nextitem.client.requests import MAX_EVENTS, MAX_EVENTS_BYTES, EventRequest
+from nextitem.client.recording import record_many, split
+from nextitem.client.requests import MAX_EVENTS, MAX_EVENTS_BYTES, EventRequest, write_json
 from nextitem.client.settings import Limits
 
 EVENT: EventRequest = {"user_id": "u", "item_id": "i"}
@@ -47,21 +47,19 @@ def test_times_are_written_with_their_zone():
     """A datetime as RFC 3339; other forms are the service's to read."""
     for zone, end in ((UTC, "+00:00"), (timezone(timedelta(hours=-3)), "-03:00")):
         moment = datetime(2026, 1, 2, 3, 4, 5, 678900, tzinfo=zone)
-        assert (
-            json.loads(write_event({**EVENT, "timestamp": moment}))["timestamp"] == "2026-01-02T03:04:05.678900" + end
-        )
+        assert json.loads(write_json({**EVENT, "timestamp": moment}))["timestamp"] == "2026-01-02T03:04:05.678900" + end
     with pytest.raises(ValueError, match="needs a zone"):
-        write_event({**EVENT, "timestamp": datetime(2026, 1, 2)})  # noqa: DTZ001 - the mistake
+        write_json({**EVENT, "timestamp": datetime(2026, 1, 2)})  # noqa: DTZ001 - the mistake
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800"])
 def test_what_json_has_no_form_for_is_not_sent(value):
     """The caller learns it before anything goes out."""
     with pytest.raises(ValueError, match=r".+"):
-        write_event({**EVENT, "properties": {"p": value}})
+        write_json({**EVENT, "properties": {"p": value}})
 
 
 def test_other_objects_are_refused():
     """By their type, not their content."""
     with pytest.raises(TypeError, match="set is nothing that JSON has"):
-        write_event({**EVENT, "properties": {"p": {"secret"}}})  # type: ignore[dict-item]  # the mistake
+        write_json({**EVENT, "properties": {"p": {"secret"}}})  # type: ignore[dict-item]  # the mistake

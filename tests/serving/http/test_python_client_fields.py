@@ -53,7 +53,7 @@ ANSWERS = {
     for kind in vars(answers).values()
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == answers.__name__
 }
-REQUESTS = {kind.__name__: kind for kind in (requests.RecommendRequest, requests.EventRequest)}
+REQUESTS = {name: kind for name, kind in vars(requests).items() if typing.is_typeddict(kind)}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def read_schema(schema):  # noqa: PLR0911 - one return for each form
     if kinds == ["array"]:
         return frozenset({("array of", read_schema(schema["items"]))})
     if kinds == ["object"]:
-        members = schema["additionalProperties"]
+        members = schema.get("additionalProperties", True)
         return frozenset({("object of", read_schema({} if members is True else members))})
     return simplify(frozenset(kinds))
 
