@@ -83,7 +83,7 @@ check-security: .venv-security/.ready ## Ask PyPI's advisories about every pinne
 
 RELEASE := .cache/release
 # From the source archive, as whoever gets it builds it; in an environment without anything of ours.
-release: .venv-release/.ready ## Build wheel and source archive into dist/, install the wheel elsewhere and try both commands
+release: .venv-release/.ready ## Build wheel and source archive into dist/, install the wheel elsewhere and try both commands and the client
 	@rm -rf dist $(RELEASE) && mkdir -p $(RELEASE)
 	@.venv-release/bin/python -m build --no-isolation . >$(RELEASE)/build.log 2>&1 \
 	|| { tail -20 $(RELEASE)/build.log; echo "release: wheel and source archive could not be built (see above)"; exit 1; }
@@ -92,7 +92,10 @@ release: .venv-release/.ready ## Build wheel and source archive into dist/, inst
 	@$(FIND_TORCH); $(PIP:$(BIN)%=$(RELEASE)/try/bin%) install -c constraints.txt $$index torch \
 	&& $(PIP:$(BIN)%=$(RELEASE)/try/bin%) install -c constraints.txt "$$(ls dist/*.whl)[service,training]" \
 	|| { echo "release: the wheel could not be installed with its extras (see above)"; exit 1; }
-	@$(RELEASE)/try/bin/python -P deploy/release.py $(RELEASE)/folder
+	@$(PYTHON) -m venv $(RELEASE)/client
+	@$(PIP:$(BIN)%=$(RELEASE)/client/bin%) install -c constraints.txt "$$(ls dist/*.whl)[client]" \
+	|| { echo "release: the wheel could not be installed with the extra client (see above)"; exit 1; }
+	@$(RELEASE)/try/bin/python -P deploy/release.py $(RELEASE)/folder $(RELEASE)/client/bin/python
 	@ls -l dist
 
 .venv-release/.ready: constraints.txt

@@ -1,8 +1,10 @@
-"""Whether an installed package works as users run it: `python deploy/release.py FOLDER`, by its environment's Python.
+"""Whether an installed package works as users run it: `python deploy/release.py FOLDER CLIENT`.
 
-In FOLDER, with the two commands alone and none of the repository's code: help, a small fit, its bundle, and the service
-with two workers and the archiver, which shows its console, stores an event and answers from the model. All the while
-other packages that are called as our rooms are can be imported, and must not be. Standard library only.
+By its environment's Python. In FOLDER, with the two commands alone and none of the repository's code: help, a small
+fit, its bundle, and the service with two workers and the archiver, which shows its console, stores an event and answers
+from the model. CLIENT is the Python of another environment, which has the extra `client` alone: the client there asks
+that service. All the while other packages that are called as our rooms are can be imported, and must not be. Standard
+library only.
 """
 
 import importlib.metadata
@@ -26,13 +28,26 @@ TRIES = 20
 FOREIGN = ("model", "service", "training")
 SMALL = ("train.device=cpu", "train.epochs=1", "model.width=8", "model.layers=1", "model.heads=1")
 
+CLIENT = """
+import sys
+from nextitem.client import Client
+with Client(sys.argv[1]) as client:
+    receipt = client.record(user_id="u2", item_id="i02")
+    answer = client.recommend(user_id="u2", k=3, timeout_ms=2000, after=receipt)
+try:
+    import model
+except ImportError as error:
+    print(receipt.accepted, answer.count, error)
+"""
+"""What an application does; its own `model` is still found first."""
+
 
 class ReleaseFailed(Exception):
     """The package does not do what it should; the message says what."""
 
 
 def run(folder: Path, *command: str) -> str:
-    """What a command of the environment prints. Raises ReleaseFailed when it fails."""
+    """What a command of the environment, or one with a path, prints. Raises ReleaseFailed when it fails."""
     words = [str(Path(sys.executable).parent / command[0]), *command[1:]]
     try:
         found = subprocess.run(  # noqa: S603 - ours
@@ -73,8 +88,15 @@ def write_log(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def try_service(folder: Path) -> None:
-    """Start it with two workers and the archiver, store an event, ask, and stop it. Raises ReleaseFailed."""
+def try_client(folder: Path, python: str, url: str) -> None:
+    """Store an event and ask by the client of another environment. Raises ReleaseFailed."""
+    said = run(folder, str(Path(python).absolute()), "-P", "-c", CLIENT, url).strip()
+    if said != "1 3 this model is another package":
+        raise ReleaseFailed(f"the client did not do what it should: {said}")
+
+
+def try_service(folder: Path, client: str) -> None:
+    """Start it with two workers and the archiver, store events, ask, and stop it. Raises ReleaseFailed."""
     options = ["--bundle", "bundles", "--data-dir", "store", "--archive-dir", "archive", "--workers", "2"]
     options += ["--port", "0"]
     log = folder / "service.log"
@@ -99,6 +121,7 @@ def try_service(folder: Path) -> None:
                 break
         else:
             raise ReleaseFailed(f"POST /recommend was not answered by the model: {answer}")
+        try_client(folder, client, url)
         service.send_signal(signal.SIGTERM)
         if status := service.wait(READY_LIMIT_S):
             raise ReleaseFailed(f"the service ended with status {status}")
@@ -113,7 +136,7 @@ def try_service(folder: Path) -> None:
 
 def main(words: Sequence[str]) -> int:
     """All of it; 1 and a sentence where something fails."""
-    folder = Path(words[0]).resolve()
+    folder, client = Path(words[0]).resolve(), words[1]
     folder.mkdir(parents=True)
     try:
         require_own_name()
@@ -124,11 +147,11 @@ def main(words: Sequence[str]) -> int:
         settings = [part for setting in SMALL for part in ("--set", setting)]
         run(folder, "nextitem-train", "fit", "bert4rec-small", "--data", "log.csv", "--out", "run", *settings)
         run(folder, "nextitem-train", "publish", "run", "--out", "bundles")
-        try_service(folder)
+        try_service(folder, client)
     except ReleaseFailed as error:
         sys.stderr.write(f"The release does not work: {error}\n")
         return 1
-    sys.stdout.write("Both commands work: help, fit, publish, and the service with two workers and the archiver\n")
+    sys.stdout.write("Both commands and the client work: help, fit, publish, service with two workers and archiver\n")
     return 0
 
 

@@ -46,7 +46,7 @@ def test_a_command_that_fails_is_named(
     """With its status and what it said; it may not be there at all."""
     if text is not None:
         write_command(environment / "nextitem-serve", text)
-    assert release.main([str(tmp_path / "folder")]) == 1
+    assert release.main([str(tmp_path / "folder"), "python"]) == 1
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith(f"The release does not work: {said}")
@@ -59,7 +59,7 @@ def test_a_service_that_does_not_start_is_said_with_its_log(
     """At once, when it ends by itself."""
     write_command(environment / "nextitem-train", "exit 0")
     write_command(environment / "nextitem-serve", '[ "$1" = --help ] || { echo "no model here"; exit 1; }')
-    assert release.main([str(tmp_path / "folder")]) == 1
+    assert release.main([str(tmp_path / "folder"), "python"]) == 1
     said = capsys.readouterr().err
     assert "the service ended at once with status 1: no model here" in said
 
@@ -76,6 +76,17 @@ def test_a_package_with_other_names_is_refused(monkeypatch: pytest.MonkeyPatch, 
     pretend_installed(monkeypatch, *paths)
     with pytest.raises(release.ReleaseFailed, match=said):
         release.require_own_name()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("echo 1 0 found", "the client did not do what it should: 1 0 found"), ("exit 2", "ended with status 2")],
+)
+def test_a_client_that_does_not_work_is_said(tmp_path: Path, text: str, said: str) -> None:
+    """By what it printed, or how it ended."""
+    write_command(tmp_path / "python", text)
+    with pytest.raises(release.ReleaseFailed, match=said):
+        release.try_client(tmp_path, str(tmp_path / "python"), "http://127.0.0.1:9")
 
 
 def test_foreign_packages_say_that_they_are_foreign(tmp_path: Path) -> None:

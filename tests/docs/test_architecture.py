@@ -27,7 +27,7 @@ def read_layers(house):
     return [line.split(" | ") for line in layers]
 
 
-@pytest.mark.parametrize("house", [*HOUSES, "benchmarks"])
+@pytest.mark.parametrize("house", [*HOUSES, "benchmarks", "nextitem"])
 def test_every_room_has_a_line(house):
     """In the table of its house, each once."""
     section = PAGE.split(f"\n### {house}: ")[1].split("\n### ")[0]

@@ -26,6 +26,8 @@ sys.exit(getattr(importlib.import_module(module), function)())
         ("nextitem-train", "polars", "training", ["describe", "--data", "log.csv"]),
         ("nextitem-serve", "pydantic", "service", ["--bundle", "bundles"]),
         ("nextitem-serve", "redis", "service", ["keys", "list"]),
+        ("nextitem-serve", "numpy", "service", ["--bundle", "bundles"]),
+        ("nextitem-train", "numpy", "training", ["describe", "--data", "log.csv"]),
     ],
 )
 def test_a_missing_extra_is_one_sentence(tmp_path, command, missing, extra, arguments):
