@@ -14,10 +14,12 @@ from service.ingest.ingestor import Ingestor
 from service.recommend.recommender import Recommender
 from service.search.item_search import ItemSearch
 from service.settings import Settings
+from service.status import StatusBoard
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.history import HistoryStore
 from service.store_monitor import StoreMonitor
 from service.telemetry.metrics import Metrics
+from service.telemetry.problems import ProblemLog
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Service:
     recommender: Recommender
     health: Health
     store_monitor: StoreMonitor
+    problems: ProblemLog
+    status_board: StatusBoard
     watcher: Watcher | None
     """None for a single bundle, which nothing changes."""
     reporter: Reporter
