@@ -35,6 +35,7 @@ from service.http.protocol import RULES, ConnectionRules
 from service.http.routes import erasure, events, lookup, models, operations, recommend
 from service.http.routes.pages import OPENAPI, make_pages
 from service.http.static_routes import StaticRoutes
+from service.http.status_board import StatusBoard
 from service.inference.engine import RUNTIME_VERSION
 from service.inference.loading import Loaded
 from service.inference.model import LiveModel
@@ -45,7 +46,6 @@ from service.recommend.variant import Variant
 from service.recommend.variants import Variants
 from service.search.item_search import ItemSearch
 from service.settings import Settings
-from service.status import StatusBoard
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.connection import connect
 from service.store.history import DAY_MS, HistoryStore

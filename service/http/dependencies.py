@@ -9,12 +9,12 @@ from service.deployment.reporter import Reporter
 from service.deployment.tally_writer import TallyWriter
 from service.deployment.watcher import Watcher
 from service.health import Health
+from service.http.status_board import StatusBoard
 from service.inference.model import LiveModel
 from service.ingest.ingestor import Ingestor
 from service.recommend.recommender import Recommender
 from service.search.item_search import ItemSearch
 from service.settings import Settings
-from service.status import StatusBoard
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.history import HistoryStore
 from service.store_monitor import StoreMonitor

@@ -17,8 +17,8 @@ from service.embedded.server import EmbeddedStore
 @pytest.fixture
 def now(monkeypatch):
     """Statuses are as of now: nothing is kept between two of them."""
-    for name in ("service.status.READ_EVERY_S", "service.health.PING_EVERY_S", "service.store_monitor.REFRESH_S"):
-        monkeypatch.setattr(name, 0)
+    for name in ("http.status_board.READ_EVERY_S", "health.PING_EVERY_S", "store_monitor.REFRESH_S"):
+        monkeypatch.setattr(f"service.{name}", 0)
 
 
 def list_problems(client):
