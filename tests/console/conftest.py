@@ -272,3 +272,14 @@ def view(open_console: Callable[..., Any]) -> Callable[..., Any]:
         return page
 
     return open_view
+
+
+@pytest.fixture
+def keep_picture() -> Callable[..., None]:
+    """Keep a picture of the whole page in the folder that CONSOLE_PICTURES names, where somebody wants to look."""
+
+    def keep(page: Any, name: str) -> None:
+        if folder := os.environ.get("CONSOLE_PICTURES"):
+            page.screenshot(path=f"{folder}/console-{name}.png", full_page=True)
+
+    return keep

@@ -143,7 +143,7 @@ def await_problem(page, reason, route):
     return time.monotonic() - began_s
 
 
-def test_an_engine_that_fails_and_a_queue_that_is_full(view, serve, bundle, tmp_path):
+def test_an_engine_that_fails_and_a_queue_that_is_full(view, serve, bundle, tmp_path, keep_picture):
     """Within seconds the view names the fault, the route and the request."""
     fault = tmp_path / "fault"
     module = ("benchmarks.harness.faulty_engine", "--fault-file", str(fault))
@@ -158,6 +158,7 @@ def test_an_engine_that_fails_and_a_queue_that_is_full(view, serve, bundle, tmp_
     expect(page.get_by_text("shop-41")).to_be_visible()
     expect(page.locator(".reasons")).to_contain_text("engine_unavailable")
     expect(page.get_by_role("status")).to_contain_text("Degraded")
+    keep_picture(page, "health")
     fault.write_text("slow 0.5")
     with httpx.Client(timeout=60) as client:
         client.post(f"{url}/recommend", json={"items": ["i01"], "timeout_ms": 5000})

@@ -1,7 +1,6 @@
 """What an operator does with the console, acted in a browser: users, items, models; for every reader; and its keys."""
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -27,7 +26,7 @@ PHONE = {"width": 360, "height": 740}
 @pytest.mark.usefixtures("traffic", "trial")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", VIEWS)
-def test_every_view_for_every_reader(view, url, name, scheme):
+def test_every_view_for_every_reader(view, url, name, scheme, keep_picture):
     """Names, landmarks, contrast and targets, in both schemes, on a desk and on a phone, where nothing is too wide."""
     page = view(url, name, viewport={"width": 1280, "height": 900}, color_scheme=scheme)
     if name == "users":
@@ -46,12 +45,6 @@ def test_every_view_for_every_reader(view, url, name, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     assert page.evaluate(AUDIT) == []
     keep_picture(page, f"{name}-{scheme}-phone")
-
-
-def keep_picture(page, name):
-    """A picture of the whole page in the folder that CONSOLE_PICTURES names, where somebody wants to look."""
-    if folder := os.environ.get("CONSOLE_PICTURES"):
-        page.screenshot(path=f"{folder}/console-{name}.png", full_page=True)
 
 
 def test_views_are_fetched_when_they_are_opened(open_console, url):
@@ -142,7 +135,7 @@ def test_items(view, url):
 
 
 @pytest.mark.usefixtures("trial")
-def test_models(view, url, root):
+def test_models(view, url, root, keep_picture):
     """Versions, scores and evidence; a change asks first, by keyboard too, and the journal says why."""
     page = view(url, "models")
     rows = page.locator("section:has(#versions) tbody tr")
@@ -156,6 +149,7 @@ def test_models(view, url, root):
     expect(who).to_contain_text("7.41 of 20.0 needed")
     expect(who).to_contain_text("0.0071, surely between -0.0004 and 0.0146")
     expect(page.locator("section:has(#journal) tbody tr").first).to_contain_text("nothing against it in shadow")
+    keep_picture(page, "models")
     promote = page.get_by_role("button", name="Promote…")
     promote.focus()
     page.keyboard.press("Enter")

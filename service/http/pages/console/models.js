@@ -108,9 +108,9 @@ export function Models(shared) {
     return html`<section class="panel"><p class="hint">This service serves one bundle, and no folder of versions: there is
       nothing to change here. Start it with --bundle FOLDER, where FOLDER holds the versions.</p></section>`;
   }
-  const ask = readOnly ? null : (action, version) => setAsked({ action, version });
+  const ask = readOnly ? null : (action, version) => setAsked({ action, version, deployment: answer.deployment });
   const act = async ({ why, share }) => {
-    const body = { why, if_generation: answer.deployment.generation };
+    const body = { why, if_generation: asked.deployment.generation };
     if (asked.version) body.version = asked.version;
     if (share !== undefined) body.share = Number(share) / 100;
     try {
@@ -123,7 +123,7 @@ export function Models(shared) {
     }
   };
   const [title, text, button, fields] = asked ? CHANGES[asked.action] : [];
-  const given = fields?.map((field) => (field === SHARE ? { ...field, value: String(100 * answer.deployment.share) } : field));
+  const given = fields?.map((field) => (field === SHARE ? { ...field, value: String(+(100 * asked.deployment.share).toFixed(4)) } : field));
   return html`<div class="panels">
     ${problem && html`<${ProblemNote} problem=${problem} />`}
     ${readOnly && html`<${ProblemNote} problem=${readOnly} />`}
