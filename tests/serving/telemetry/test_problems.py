@@ -27,13 +27,16 @@ def read(log):
     return [(row.route, row.code, row.reason, row.count, row.request_id) for row in rows]
 
 
-def write(log, monkeypatch):
-    """Let a worker write its file once."""
+def write(log, monkeypatch, *, until=None):
+    """Let a worker write its file until that is so, or for a moment."""
     monkeypatch.setattr(problems, "WRITE_EVERY_S", 0.001)
 
     async def scenario():
         task = asyncio.create_task(log.keep_written())
-        await asyncio.sleep(0.1)
+        for _ in range(10 if until is None else 1000):
+            await asyncio.sleep(0.01)
+            if until is not None and until():
+                break
         task.cancel()
         await asyncio.wait([task])
 
@@ -86,7 +89,7 @@ def test_workers_share_their_problems(note, clock, monkeypatch, tmp_path):
     clock.now_s += 1
     note(other, "internal", code=500, request_id="theirs")
     monkeypatch.setattr(os, "getpid", lambda: 4_000_000)
-    write(other, monkeypatch)
+    write(other, monkeypatch, until=(tmp_path / "problems-4000000.json").exists)
     monkeypatch.undo()
     (tmp_path / "problems-1.json").write_bytes(b"[[1,")
     (tmp_path / "problems-2.json").write_bytes(orjson.dumps([[1, 2]]))
@@ -117,5 +120,5 @@ def test_files_of_dead_workers_do_not_pile_up(monkeypatch, tmp_path):
         file = tmp_path / f"problems-{number}.json"
         file.write_bytes(b"[]")
         os.utime(file, (number, number))
-    write(ProblemLog(tmp_path), monkeypatch)
+    write(ProblemLog(tmp_path), monkeypatch, until=lambda: len(list(tmp_path.iterdir())) == 3)
     assert sorted(file.name for file in tmp_path.iterdir()) == [f"problems-{number}.json" for number in (7, 8, 9)]
