@@ -240,9 +240,23 @@ def trial(root: Path, url: str) -> Path:  # noqa: ARG001 - the service reads the
     return root
 
 
+@pytest.fixture(scope="session")
+def await_archiver() -> Callable[[str], None]:
+    """Wait for the first run of a service's archiver, which takes all events out of the log; the next is in an hour."""
+
+    def wait(url: str) -> None:
+        deadline_s = time.monotonic() + 60
+        while not httpx.get(f"{url}/status", timeout=30).json()["store"]["archive"]["last_success_at"]:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.2)
+
+    return wait
+
+
 @pytest.fixture(scope="module")
-def traffic(url: str) -> None:
+def traffic(url: str, await_archiver: Callable[[str], None]) -> None:
     """Some users who did things, and some answers."""
+    await_archiver(url)
     for user, count in (("405", 6), ("13", 3), ("655", 2)):
         events = [{"user_id": user, "item_id": f"i0{1 + at % 8}", "event_id": f"e{at}"} for at in range(count)]
         assert httpx.post(f"{url}/events", json={"events": events}).status_code == 200

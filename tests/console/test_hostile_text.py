@@ -64,7 +64,7 @@ WRAPS = (
 HOSTILE = [wrap.replace("{}", base) for wrap in WRAPS for base in BASES]
 
 
-def test_nothing_hostile_becomes_part_of_the_page(open_console, serve, make_bundle, tmp_path_factory):
+def test_nothing_hostile_becomes_part_of_the_page(open_console, serve, make_bundle, tmp_path_factory, await_archiver):
     """Over 500 strings as titles, names and values of metadata, ids of users and items, and reasons of changes."""
     assert len(set(HOSTILE)) == len(HOSTILE) >= 500
     titles, pairs = HOSTILE[:20], HOSTILE[20:]
@@ -77,7 +77,7 @@ def test_nothing_hostile_becomes_part_of_the_page(open_console, serve, make_bund
     shutil.copytree(make_bundle(metadata), folder / VERSION)
     (folder / "current").write_text(VERSION)
     url = serve(folder)
-    page = open_console(url, fragment="#items", viewport=PHONE)
+    page = open_console(url, fragment="#items", viewport=PHONE, expected=("404",))  # items that no model knows
     item_ids = (folder / VERSION / "vocabulary.txt").read_text().split("\n")[:20]
     seen = set()
     for item_id in item_ids:
@@ -91,6 +91,7 @@ def test_nothing_hostile_becomes_part_of_the_page(open_console, serve, make_bund
     user = "<img/src=x/onerror=window.pwned=1>"
     bad_items = ["<svg/onload=window.pwned=1>", "javascript:window.pwned=1", "</script><script>window.pwned=1</script>"]
     events = [{"user_id": user, "item_id": item_id} for item_id in [*bad_items, *item_ids[:10]]]
+    await_archiver(url)
     httpx.post(f"{url}/events", json={"events": events}).raise_for_status()
     for why in HOSTILE[:40]:
         action = "hold" if read_deployment(folder).trial.auto else "resume"

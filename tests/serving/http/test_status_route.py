@@ -76,6 +76,9 @@ def test_an_unsafe_store_and_one_that_is_gone(make_client, now, tmp_path, user):
         assert status["store"]["durable"] is False
         assert client.post("/events", event).status_code == 503
         assert list_problems(client) == [("/events", 503, "store_not_durable", 1)]
+        with Redis.from_url(store.url) as raw:
+            raw.config_set("appendfsync", "always")
+        assert client.get("/status").json()["reasons"] == []
     assert client.post("/events", event).status_code == 503
     client.post("/recommend", {"user_id": user})
     status = client.get("/status").json()

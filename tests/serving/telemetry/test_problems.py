@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 
 import orjson
 import pytest
@@ -13,7 +14,7 @@ from service.telemetry.problems import ALIKE_S, KEPT, ProblemLog
 @pytest.fixture
 def note(monkeypatch, clock):
     """Note a problem at the clock's time."""
-    monkeypatch.setattr(problems.time, "time", clock)
+    monkeypatch.setattr(time, "time", clock)
 
     def note(log, reason="deadline", *, route="/recommend", code=200, request_id="r"):
         log.note(route=route, code=code, reason=reason, request_id=request_id)

@@ -2,7 +2,7 @@
 import { html, useState } from "./dom.js";
 import { Table } from "./parts.js";
 
-const SHOWN_S = 600;
+const [LEAST_S, MOST_S] = [60, 600]; // as much as there is, within these
 const ROWS = 20;
 const [WIDTH, HEIGHT] = [600, 100]; // stretched to the place that there is, without the strokes
 
@@ -17,7 +17,7 @@ export function roundUp(most) {
 }
 
 /** The path of a line, broken where values are missing. */
-function trace(times, values, from, most) {
+function trace(places, values, most) {
   let pen = "M";
   let path = "";
   values.forEach((value, index) => {
@@ -25,32 +25,32 @@ function trace(times, values, from, most) {
       pen = "M";
       return;
     }
-    const x = (WIDTH * (times[index] - from)) / SHOWN_S;
-    path += `${pen}${x.toFixed(1)} ${(HEIGHT * (1 - value / most)).toFixed(2)}`;
+    path += `${pen}${places[index].toFixed(1)} ${(HEIGHT * (1 - value / most)).toFixed(2)}`;
     pen = "L";
   });
   return path;
 }
 
 function Plot({ times, lines, say, pointed, setPointed, label }) {
-  const from = times.at(-1) - SHOWN_S;
+  const now = times.at(-1);
+  const span = Math.min(MOST_S, Math.max(LEAST_S, now - times[0]));
+  const places = times.map((time) => (WIDTH * (time - now + span)) / span);
   const most = roundUp(Math.max(...[...lines.values()].flat()));
   const onMove = (event) => {
     const { left, width } = event.currentTarget.getBoundingClientRect();
-    const time = from + (SHOWN_S * (event.clientX - left)) / width;
-    const distances = times.map((other) => Math.abs(other - time));
+    const place = (WIDTH * (event.clientX - left)) / width;
+    const distances = places.map((other) => Math.abs(other - place));
     setPointed(distances.indexOf(Math.min(...distances)));
   };
-  const at = pointed === null ? null : (WIDTH * (times[pointed] - from)) / SHOWN_S;
   return html`<div class="plot" role="img" aria-label=${label}>
     <div class="scale" aria-hidden="true">${[most, most / 2, 0].map((value) => html`<span>${say(value)}</span>`)}</div>
     <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" aria-hidden="true"
       onPointerMove=${onMove} onPointerLeave=${() => setPointed(null)}>
       ${[0, HEIGHT / 2, HEIGHT].map((y) => html`<path class="rule" d=${`M0 ${y}H${WIDTH}`} />`)}
-      ${[...lines.values()].map((values, line) => html`<path class=${`line line-${line}`} d=${trace(times, values, from, most)} />`)}
-      ${at !== null && html`<path class="rule pointed" d=${`M${at} 0V${HEIGHT}`} />`}
+      ${[...lines.values()].map((values, line) => html`<path class=${`line line-${line}`} d=${trace(places, values, most)} />`)}
+      ${pointed !== null && html`<path class="rule pointed" d=${`M${places[pointed]} 0V${HEIGHT}`} />`}
     </svg>
-    <div class="ends" aria-hidden="true"><span>10 min ago</span><span>now</span></div>
+    <div class="ends" aria-hidden="true"><span>${span < 120 ? `${Math.round(span)} s` : `${Math.round(span / 60)} min`} ago</span><span>now</span></div>
   </div>`;
 }
 

@@ -27,9 +27,8 @@ const REASONS = {
 const MIB = 2 ** 20;
 
 const sayMemory = ({ memory_bytes: used, memory_limit_bytes: limit }) =>
-  limit
-    ? `${Math.round((100 * used) / limit)} % of ${Math.round(limit / MIB).toLocaleString("en")} MiB`
-    : `${(used / MIB).toFixed(1)} MiB, without a limit`;
+  `${Math.round(used / MIB).toLocaleString("en")} MiB ${
+    limit ? `of ${Math.round(limit / MIB).toLocaleString("en")} (${Math.round((100 * used) / limit)} %)` : "without a limit"}`;
 
 function listStore({ archive, clock_skew_s: skew, ...store }) {
   const pairs = [
@@ -88,7 +87,7 @@ export function Health(shared) {
   const { answer, problem } = usePolled((signal) => call("GET", "status", { signal }), EVERY_MS, shared);
   return html`<div class="panels">
     ${problem && html`<${ProblemNote} problem=${problem} />`}
-    ${answer && html`
+    ${answer && html`<div class="panels halves">
       <section class="panel" aria-labelledby="service"><h2 id="service">Service</h2>
         <p role="status"><${State} good=${answer.status === "ok" && !problem}>${
           problem ? "It does not answer. This is what it said last:" : STATES[answer.status] ?? answer.status}<//></p>
@@ -97,7 +96,7 @@ export function Health(shared) {
       </section>
       <section class="panel" aria-labelledby="store"><h2 id="store">Store</h2>
         ${answer.store ? html`<${Facts} pairs=${listStore(answer.store)} />` : html`<p><${State} good=${false}>It does not answer<//></p>`}
-      </section>
+      </section></div>
       <${Workers} workers=${answer.workers} />
       <${Problems} problems=${answer.problems} />`}
   </div>`;

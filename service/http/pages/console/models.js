@@ -16,7 +16,7 @@ const CHANGES = {
   rollback: ["Roll back?", "The champion before this one answers again within seconds. A trial ends, and the judge decides nothing more until it is resumed.", "Roll back", [WHY]],
   hold: ["Hold the judge?", "It goes on measuring, but promotes and returns nothing until it is resumed.", "Hold", [WHY]],
   resume: ["Let the judge decide again?", "It promotes a candidate that is better and returns one that is worse.", "Resume", [WHY]],
-  share: ["Change the candidate's share?", "So many users are answered by it. 0 is shadow: it is only scored.", "Change", [SHARE, WHY]],
+  share: ["Change the candidate's share?", "So many users are answered by it. 0 is shadow: it is only scored.", "Change share", [SHARE, WHY]],
   use: ["Make this version the champion?", "It answers everybody within seconds.", "Make champion", [WHY]],
   candidate: ["Put this version on trial?", "In shadow: it is scored on live events, and answers nobody. It takes the place of any candidate.", "Put on trial", [WHY]],
 };
@@ -63,7 +63,7 @@ function Trial({ trial, deployment }) {
     ["On trial since", html`<${Time} at=${trial.began_at} />`],
     ["Events that both ranked", `${pairs.toLocaleString("en")}, at least ${min_trials.toLocaleString("en")} before a verdict`],
     ["NDCG@10, candidate less champion", difference
-      ? `${difference.mean.toFixed(4)}, surely between ${difference.low.toFixed(4)} and ${difference.high.toFixed(4)}` : "not known yet"],
+      ? `${difference.mean.toFixed(4)}, between ${difference.low.toFixed(4)} and ${difference.high.toFixed(4)}` : "not known yet"],
     ["Evidence that it is better", `${sayEvidence(evidence_better)} ${needed}`],
     ["Evidence that it is worse", `${sayEvidence(evidence_worse)} ${needed}`],
   ]} />`;

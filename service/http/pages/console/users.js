@@ -25,7 +25,7 @@ function Recent({ user, choose, shared, changed }) {
   return html`<section class="panel" aria-labelledby="recent">
     <header><h2 id="recent">Recent</h2><button type="button" class="quiet" onClick=${again}>Refresh</button></header>
     ${problem && html`<${ProblemNote} problem=${problem} />`}
-    ${answer?.count === 0 && html`<p class="hint">No events in the log: POST /events stores what users do.</p>`}
+    ${answer?.count === 0 && html`<p class="hint">No events since the archive was last written. Type a user's id above.</p>`}
     <ul class="people">${answer?.users.map(({ user_id, last_event_at }) => html`<li key=${user_id}>
       <button type="button" class="quiet" aria-pressed=${user_id === user} onClick=${() => choose(user_id)}>
         <bdi>${user_id}</bdi> <small>${sayAgo(last_event_at)}</small></button></li>`)}</ul>
@@ -91,8 +91,8 @@ export function Users({ openItem, ...shared }) {
     setUser(null);
     setChanged((count) => count + 1);
     setSaid("The user is erased.");
-    document.getElementById("user-id").focus();
   };
+  useEffect(() => changed > 0 && document.getElementById("user-id").focus(), [changed]); // the dialog is gone by then
   return html`<div class="panels beside">
     <div class="panels">
       <form class="panel" onSubmit=${onSubmit}><label for="user-id">A user's id</label>
