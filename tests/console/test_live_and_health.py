@@ -146,7 +146,7 @@ def test_an_engine_that_fails_and_a_queue_that_is_full(view, serve, bundle, tmp_
     """Within seconds the view names the fault, the route and the request."""
     fault = tmp_path / "fault"
     module = ("benchmarks.harness.faulty_engine", "--fault-file", str(fault))
-    url = serve(bundle, "--max-queue", "2", module=module)
+    url = serve(bundle, "--max-queue", "1", "--max-batch", "1", module=module)
     page = view(url, "health")
     expect(page.get_by_role("status")).to_contain_text("Ready")
     expect(page.get_by_text("None. Degraded answers")).to_be_visible()
@@ -159,11 +159,9 @@ def test_an_engine_that_fails_and_a_queue_that_is_full(view, serve, bundle, tmp_
     expect(page.get_by_role("status")).to_contain_text("Degraded")
     keep_picture(page, "health")
     fault.write_text("slow 0.5")
-    with httpx.Client(timeout=60) as client:
-        client.post(f"{url}/recommend", json={"items": ["i01"], "timeout_ms": 5000})
-    batch = [{"items": ["i02"], "timeout_ms": 4000}] * 3
-    with ThreadPoolExecutor(12) as pool:
-        list(pool.map(lambda body: httpx.post(f"{url}/recommend", json=body, timeout=60), batch * 4))
+    with httpx.Client(timeout=60) as client, ThreadPoolExecutor(12) as pool:
+        body = {"items": ["i01"], "timeout_ms": 4000}
+        list(pool.map(lambda _: client.post(f"{url}/recommend", json=body), range(12)))
     assert await_problem(page, "overloaded", "/recommend") < 50
 
 

@@ -101,12 +101,12 @@ export function Users({ openItem, ...shared }) {
       <${Recent} user=${user} choose=${choose} shared=${shared} changed=${changed} />
     </div>
     <div class="panels">
-      <p role="status" class="said">${said}</p>
       ${user === null && html`<section class="panel"><p class="hint">Choose a user to see what is remembered, and what the
         model makes of it. Each look at a user is a line of the audit log.</p></section>`}
       ${user !== null && html`<div class="panels halves" key=${user}>
         <${History} user=${user} shared=${shared} openItem=${openItem} erased=${erased} />
         <${Next} user=${user} shared=${shared} openItem=${openItem} /></div>`}
+      <p role="status" class="said">${said}</p>
     </div>
   </div>`;
 }
