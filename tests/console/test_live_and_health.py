@@ -160,8 +160,9 @@ def test_an_engine_that_fails_and_a_queue_that_is_full(view, serve, bundle, tmp_
     keep_picture(page, "health")
     fault.write_text("slow 0.5")
     with httpx.Client(timeout=60) as client, ThreadPoolExecutor(12) as pool:
-        body = {"items": ["i01"], "timeout_ms": 4000}
-        list(pool.map(lambda _: client.post(f"{url}/recommend", json=body), range(12)))
+        body = {"items": ["i01"], "timeout_ms": 2000}
+        for response in pool.map(lambda _: client.post(f"{url}/recommend", json=body), range(12)):
+            response.raise_for_status()
     assert await_problem(page, "overloaded", "/recommend") < 50
 
 
