@@ -35,6 +35,7 @@ from service.http.protocol import RULES, ConnectionRules
 from service.http.routes import erasure, events, lookup, models, operations, recommend
 from service.http.routes.pages import OPENAPI, make_pages
 from service.http.static_routes import StaticRoutes
+from service.http.status_board import StatusBoard
 from service.inference.engine import RUNTIME_VERSION
 from service.inference.loading import Loaded
 from service.inference.model import LiveModel
@@ -51,6 +52,7 @@ from service.store.history import DAY_MS, HistoryStore
 from service.store_monitor import StoreMonitor
 from service.system.open_files import limit_connections
 from service.telemetry.metrics import Metrics
+from service.telemetry.problems import ProblemLog
 
 ROUTERS = (recommend.router, events.router, lookup.router, models.router, erasure.router, operations.router)
 
@@ -168,6 +170,7 @@ def _make_service(
             leaving=lambda: health.leaving,
             on_change=reporter.notify,
         )
+    store_monitor, problems = StoreMonitor(store=store, metrics=metrics), ProblemLog(instance.folder)
     return Service(
         settings=settings,
         metrics=metrics,
@@ -182,7 +185,16 @@ def _make_service(
         erase_breaker=CircuitBreaker("erasures"),
         recommender=recommender,
         health=health,
-        store_monitor=StoreMonitor(store=store, metrics=metrics),
+        store_monitor=store_monitor,
+        problems=problems,
+        status_board=StatusBoard(
+            client,
+            configured=settings.workers,
+            workers_missing=workers_missing,
+            health=health,
+            store_monitor=store_monitor,
+            problems=problems,
+        ),
         watcher=watcher,
         reporter=reporter,
         tally_writer=TallyWriter(client, recommender=recommender),
@@ -231,7 +243,9 @@ def _make_layers(service: Service, framework: FastAPI, routers: Sequence[APIRout
         max_event_requests=settings.event_request_limit,
         max_body_bytes=settings.max_body_mib << 20,
     )
-    return RequestMiddleware(admission, metrics=service.metrics, health=service.health, routes=routes)
+    return RequestMiddleware(
+        admission, metrics=service.metrics, problems=service.problems, health=service.health, routes=routes
+    )
 
 
 def _list_routes(routers: Sequence[APIRouter]) -> Iterator[tuple[str, str]]:
@@ -250,7 +264,12 @@ async def _run(framework: FastAPI) -> AsyncIterator[Mapping[str, object]]:
     service.recommender.start()
     if not service.health.draining:  # told to stop before it began
         service.health.phase = "serving"
-    chores = (service.metrics.keep_flushed, service.reporter.run, service.tally_writer.run)
+    chores = (
+        service.metrics.keep_flushed,
+        service.problems.keep_written,
+        service.reporter.run,
+        service.tally_writer.run,
+    )
     background = [asyncio.create_task(chore()) for chore in chores]
     if service.watcher is not None:
         service.watcher.start()

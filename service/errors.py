@@ -60,6 +60,11 @@ class Problem(ServiceError):
         self.detail = detail or self.default_detail
         super().__init__(self.detail)
 
+    @property
+    def reason(self) -> str:
+        """The problem in a word for GET /status: its slug, unless that says too little."""
+        return self.slug.replace("-", "_")
+
 
 class BadRequest(Problem):
     """The client's error: the same request would fail again."""
@@ -276,6 +281,7 @@ class StoreNotDurable(StoreUnavailable):
         "The store may lose events, so the service accepts none. Nothing was acknowledged: send the same request with "
         "the same event_ids again."
     )
+    reason = "store_not_durable"
 
 
 class Overloaded(Problem):

@@ -1,4 +1,4 @@
-"""The audit log: which key exported or erased a user, and which keys were added or removed.
+"""The audit log: which key listed users, exported or erased one, and which keys were added or removed.
 
 Its lines have `nextitem.audit` as `logger` and are written at every log level. They name a user by the digest that the
 store's tombstones hold: a known id can be found, but no id can be read from the log.
@@ -31,6 +31,13 @@ def audited(request: Request, action: Literal["export", "erasure"], user_id: str
     finally:
         fields = {"user": digest_user(user_id), "key": state.get(KEY_ID), "request_id": state["request_id"]}
         _log.info("Audit: %s of a user's data %s", action, outcome, extra={"fields": fields})
+
+
+def users_listed(request: Request, count: int) -> None:
+    """Write an audit line: this many ids of users were shown."""
+    state = request.scope["state"]
+    fields = {"users": count, "key": state.get(KEY_ID), "request_id": state["request_id"]}
+    _log.info("Audit: users listed", extra={"fields": fields})
 
 
 def keys_changed(*, added: list[str], removed: list[str]) -> None:

@@ -18,7 +18,7 @@ class Instance:
 
     def __init__(self, folder: Path | None = None) -> None:
         """`folder` is shared by several workers; None for a worker that is alone."""
-        self._folder = folder
+        self.folder = folder
         self.name = secrets.token_hex(4) if folder is None else folder.name.removeprefix(PREFIX)
         self.book = ProbeBook(folder)
 
@@ -31,7 +31,7 @@ class Instance:
     @property
     def has_supervisor(self) -> bool:
         """Whether there are several workers, and a process that replaces them."""
-        return self._folder is not None
+        return self.folder is not None
 
     @property
     def worker(self) -> str:
@@ -40,16 +40,16 @@ class Instance:
 
     def tell(self) -> None:
         """Have all workers look at the deployment."""
-        if self._folder is not None:
+        if self.folder is not None:
             with contextlib.suppress(OSError):
-                (self._folder / _TOLD).write_bytes(b"")
+                (self.folder / _TOLD).write_bytes(b"")
 
     def last_told_ns(self) -> int:
         """When somebody was last told to look, 0 if nobody was."""
-        if self._folder is None:
+        if self.folder is None:
             return 0
         try:
-            return (self._folder / _TOLD).stat().st_mtime_ns
+            return (self.folder / _TOLD).stat().st_mtime_ns
         except OSError:
             return 0
 

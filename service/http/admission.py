@@ -15,7 +15,7 @@ from service.http.problems import answer_problem
 from service.telemetry.metrics import Metrics, Shed
 
 EVENTS = "/events"
-PROBES = frozenset({"/health/live", "/health/ready", "/metrics"})
+PROBES = frozenset({"/health/live", "/health/ready", "/metrics", "/status"})
 REQUEST_LIMIT = "request_limit"
 """Key of a request's state: the RequestLimit that it counts towards."""
 

@@ -9,6 +9,7 @@ from service.deployment.reporter import Reporter
 from service.deployment.tally_writer import TallyWriter
 from service.deployment.watcher import Watcher
 from service.health import Health
+from service.http.status_board import StatusBoard
 from service.inference.model import LiveModel
 from service.ingest.ingestor import Ingestor
 from service.recommend.recommender import Recommender
@@ -18,6 +19,7 @@ from service.store.circuit_breaker import CircuitBreaker
 from service.store.history import HistoryStore
 from service.store_monitor import StoreMonitor
 from service.telemetry.metrics import Metrics
+from service.telemetry.problems import ProblemLog
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Service:
     recommender: Recommender
     health: Health
     store_monitor: StoreMonitor
+    problems: ProblemLog
+    status_board: StatusBoard
     watcher: Watcher | None
     """None for a single bundle, which nothing changes."""
     reporter: Reporter

@@ -14,6 +14,7 @@ from service.health import Health
 from service.http.problems import answer_problem
 from service.http.protocol import REFUSAL
 from service.telemetry.metrics import UNMATCHED, Metrics
+from service.telemetry.problems import PROBLEM, ProblemLog
 from service.telemetry.stage_timer import StageTimer
 
 CLIENT_LEFT = 499
@@ -37,10 +38,13 @@ _log = logging.getLogger(__name__)
 class RequestMiddleware:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, health: Health, routes: Sequence[BaseRoute]) -> None:
+    def __init__(
+        self, app: ASGIApp, *, metrics: Metrics, problems: ProblemLog, health: Health, routes: Sequence[BaseRoute]
+    ) -> None:
         """Take the routes, to name the route of a request that was refused before routing."""
         self._app = app
         self._metrics = metrics
+        self._problems = problems
         self._health = health
         self._routes = routes
 
@@ -76,12 +80,10 @@ class RequestMiddleware:
                 raise  # the answer is half sent: only closing the connection can tell the client
             await answer_problem(Internal(), scope)(scope, receive, send_with_id)
         finally:
-            self._metrics.request_ended(
-                route=self._name_route(scope),
-                method=scope["method"],
-                code=code or CLIENT_LEFT,
-                timer=timer,
-            )
+            route, code = self._name_route(scope), code or CLIENT_LEFT
+            self._metrics.request_ended(route=route, method=scope["method"], code=code, timer=timer)
+            if PROBLEM in state:
+                self._problems.note(route=route, code=code, reason=state[PROBLEM], request_id=request_id)
 
     def _name_route(self, scope: Scope) -> str:
         """The route's path template, or the path of FastAPI's own page, which holds no ids."""

@@ -90,6 +90,17 @@ def read_search(request: Request) -> tuple[str, int]:
     return query, int(limit)
 
 
+def read_count(request: Request, name: str, *, default: int, most: int) -> int:
+    """The route's only query parameter: an integer from 1 to `most`. Raises Invalid for anything else."""
+    given = request.query_params.multi_items()
+    if any(key != name for key, _ in given):
+        raise Invalid([FieldError("", "extra_forbidden", "this route does not take this query parameter")])
+    values = [value for _, value in given] or [str(default)]
+    if len(values) > 1 or not re.fullmatch("[0-9]{1,3}", values[0]) or not 1 <= int(values[0]) <= most:
+        raise Invalid([FieldError("", "range", f"the query parameter {name} is an integer from 1 to {most}")])
+    return int(values[0])
+
+
 def describe_problems(*problems: type[Problem]) -> Mapping[int | str, dict[str, Any]]:
     """The responses that OpenAPI shows for the problems a route may answer."""
     schema = {"$ref": f"#/components/schemas/{ProblemDescription.__name__}"}

@@ -23,6 +23,7 @@ from service.errors import (
     StoreUnavailable,
     Unauthorized,
 )
+from service.telemetry.problems import PROBLEM
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = (1, 2, 3)
@@ -31,6 +32,8 @@ RETRY_AFTER_S = (1, 2, 3)
 
 def answer_problem(problem: Problem, scope: Scope) -> Response:
     """The response that tells a client of a problem."""
+    if problem.status >= 500:
+        scope["state"][PROBLEM] = problem.reason
     headers: dict[str, str] = {}
     body: dict[str, object] = {
         "type": f"urn:nextitem:problem:{problem.slug}",

@@ -24,6 +24,7 @@ from service.store.event import Event
 from service.store.failures import ErrorKind, FailureLog, classify, is_users_damage
 from service.store.multiplexer import Command, Multiplexer
 from service.store.operations import CALLS, Operation
+from service.store.recent_users import RecentUser, ask_newest, read_users
 from service.store.records import Appended, History, Outcome, StoredEvent
 from service.store.redis_keys import LOST_EVENTS, PREFIX, digest_user, name_keys
 from service.store.replies import decode_events, decode_history, raise_first
@@ -165,6 +166,11 @@ class HistoryStore:
             self._on_error("damaged")
         self._failures.damaged(name_keys(user_id, prefix=self._prefix).partition, error)
         return StoreUnavailable(kind="damaged")
+
+    async def list_recent(self, limit: int) -> list[RecentUser]:
+        """At most `limit` users, those of the newest events in the log, the newest first. Archived events are gone."""
+        async with self._boundary("export", self._read_timeout_s):
+            return read_users(await self._multiplexer.ask(ask_newest(self._prefix)), limit)
 
     async def erase(self, user_id: str) -> None:
         """Erase a user: history, marks, and entries of the log. The archiver erases archived events.

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -19,6 +20,11 @@ import pytest
 
 from benchmarks.harness.processes import read_url
 from model.contract.bundle import describe_file, locate_bundle
+from model.contract.deployment.changes import set_candidate, set_share, use
+from model.contract.deployment.document import read_deployment
+from model.contract.deployment.live_scores import write_live_scores
+from model.contract.deployment.live_sums import LiveScores, Series, Sums, TrialFigures
+from model.contract.deployment.writer import change_deployment
 from model.contract.sessions import Sessions
 
 TINY = Path(__file__).parents[1] / "serving" / "bundle"
@@ -34,6 +40,11 @@ TITLES = (
     *("Star Wars", "Star Trek", "Starship Troopers", "Toy Story", "Alien", "Fargo", "Contact", "Casablanca", "Heat"),
     *("Vertigo", "Psycho", "Rear Window", "Jaws", "Rocky", "Amadeus", "Gandhi", "Clueless", "Scream", "Emma", "Babe"),
 )
+FILMS = [
+    {"title": title, "year": 1970 + number, "genres": ["Drama", "Sci-Fi"][: number % 3]}
+    for number, title in enumerate(TITLES)
+]
+OLD, CHAMPION, CANDIDATE = "20260901T081500-bert4rec", "20261101T074200-bert4rec", "20261121T101500-bert4rec"
 WATCH = """
 window.seen = {violations: [], animations: 0};
 document.addEventListener("securitypolicyviolation", (event) => {
@@ -89,12 +100,12 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def serve(short_folder: Path) -> Iterator[Callable[..., str]]:
-    """Start services with options over a bundle; returns their addresses."""
+    """Start services with options over a bundle; returns their addresses. `module` runs it, with its own options."""
     with ExitStack() as stack:
 
-        def start(bundle: Path, *options: str) -> str:
+        def start(bundle: Path, *options: str, module: tuple[str, ...] = ("service.cli",)) -> str:
             folder = stack.enter_context(tempfile.TemporaryDirectory(dir=short_folder, ignore_cleanup_errors=True))
-            command = [sys.executable, "-m", "service.cli", "--bundle", str(bundle), "--port", "0"]
+            command = [sys.executable, "-m", *module, "--bundle", str(bundle), "--port", "0"]
             command += ["--data-dir", f"{folder}/data", "--drain-delay-s", "0", *options]
             log = Path(folder) / "log"
             with log.open("wb") as output:
@@ -119,11 +130,7 @@ def _await_url(process: "subprocess.Popen[bytes]", log: Path) -> str:
 @pytest.fixture(scope="module")
 def service_url(serve: Callable[..., str], make_bundle: Callable[..., Path]) -> str:
     """A service over twenty films."""
-    films = [
-        {"title": title, "year": 1970 + number, "genres": ["Drama", "Sci-Fi"][: number % 3]}
-        for number, title in enumerate(TITLES)
-    ]
-    return serve(make_bundle(films))
+    return serve(make_bundle(FILMS))
 
 
 @pytest.fixture
@@ -181,3 +188,112 @@ def remember(service_url: str) -> Callable[..., None]:
         assert receipt["accepted"] == len(item_ids)
 
     return send
+
+
+def score(root: Path) -> None:
+    """What a judge would have written of a trial under way."""
+    champion, candidate = Series("champion", CHAMPION), Series("candidate", CANDIDATE)
+    write_live_scores(
+        root,
+        LiveScores(
+            totals={champion: Sums(5210, 552, 301.4, 240.0, 12), candidate: Sums(5210, 604, 338.2, 262.0, 3)},
+            offline={champion: 0.0612, candidate: 0.0671},
+            trial={"candidate": CANDIDATE, "champion": CHAMPION, "began_ms": int(time.time() * 1000) - 7_200_000},
+            figures=TrialFigures({"promote": 7.41, "return": 0.02}, (0.0071, -0.0004, 0.0146), 5210),
+            verdicts={"canary": 1},
+            lag_s=1.2,
+            at_s=time.time(),
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def root(make_bundle: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle folder of three versions, one of them on trial."""
+    made, folder = make_bundle(FILMS), tmp_path_factory.mktemp("bundles")
+    for version, ndcg in ((OLD, 0.0588), (CHAMPION, 0.0612), (CANDIDATE, 0.0671)):
+        shutil.copytree(made, folder / version)
+        manifest = json.loads((made / "manifest.json").read_text())
+        trained_at = f"{version[:4]}-{version[4:6]}-{version[6:8]}T{version[9:11]}:{version[11:13]}:00Z"
+        manifest |= {"version": version, "trained_at": trained_at, "metrics": {"NDCG@10": ndcg, "HR@10": 2 * ndcg}}
+        (folder / version / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "current").write_text(OLD)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(serve: Callable[..., str], root: Path) -> str:
+    """A service of that folder."""
+    return serve(root)
+
+
+@pytest.fixture
+def trial(root: Path, url: str) -> Path:  # noqa: ARG001 - the service reads the folder
+    """The champion has a candidate in canary, and the judge has written what it saw."""
+    now = read_deployment(root)
+    if now.champion != CHAMPION:
+        change_deployment(root, use(CHAMPION), action="use", by="cli", why="better offline")
+    if now.candidate is None:
+        change_deployment(root, set_candidate(CANDIDATE), action="candidate", by="key:7f3a2c", why="retrained")
+        change_deployment(root, set_share(0.05), action="canary", by="judge", why="nothing against it in shadow")
+    score(root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def await_archiver() -> Callable[[str], None]:
+    """Wait for the first run of a service's archiver, which takes all events out of the log; the next is in an hour."""
+
+    def wait(url: str) -> None:
+        deadline_s = time.monotonic() + 60
+        while not httpx.get(f"{url}/status", timeout=30).json()["store"]["archive"]["last_success_at"]:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.2)
+
+    return wait
+
+
+@pytest.fixture(scope="module")
+def traffic(url: str, await_archiver: Callable[[str], None]) -> None:
+    """Some users who did things, and some answers."""
+    await_archiver(url)
+    for user, count in (("405", 6), ("13", 3), ("655", 2)):
+        events = [{"user_id": user, "item_id": f"i0{1 + at % 8}", "event_id": f"e{at}"} for at in range(count)]
+        assert httpx.post(f"{url}/events", json={"events": events}).status_code == 200
+    for number in range(30):
+        httpx.post(f"{url}/recommend", json={"user_id": f"{number}", "items": ["i01"]}).raise_for_status()
+
+
+@pytest.fixture
+def view(open_console: Callable[..., Any]) -> Callable[..., Any]:
+    """Open a view and wait until it shows what it has."""
+    from playwright.sync_api import expect  # noqa: PLC0415 - it may be missing
+
+    shown = {
+        "try": "ol.ranked > li >> nth=9",
+        "compare": ".column >> nth=2",
+        "users": ".people li >> nth=0",
+        "items": "#search",
+        "models": "section:has(#versions) tbody tr >> nth=0",
+        "live": ".legend li >> nth=0",
+        "health": "section:has(#store) dd >> nth=0",
+    }
+
+    def open_view(url: str, name: str, **options: Any) -> Any:
+        page = open_console(url, fragment=f"#{name}", **options)
+        expect(page.locator(shown[name])).to_be_visible()
+        expect(page.locator("[aria-busy=true]")).to_have_count(0)
+        return page
+
+    return open_view
+
+
+@pytest.fixture
+def keep_picture() -> Callable[..., None]:
+    """Keep a picture of the whole page in the folder that CONSOLE_PICTURES names, where somebody wants to look."""
+
+    def keep(page: Any, name: str) -> None:
+        if folder := os.environ.get("CONSOLE_PICTURES"):
+            page.screenshot(path=f"{folder}/console-{name}.png", full_page=True)
+
+    return keep

@@ -72,6 +72,7 @@ async def use_everything(history: HistoryStore) -> None:
     assert isinstance(found, History)
     assert len(found.item_ids) == 3
     assert (await history.export("u"))[0] == 5
+    assert [user.user_id for user in await history.list_recent(1)] == ["u"]
     await history.erase("u")
     await add_variant_counts(history._client, "f", 7, {"candidate:answers": 2})  # as a worker, with its own client
     assert (await read_variant_counts(history._client, "f", 7))["candidate"].answers >= 2

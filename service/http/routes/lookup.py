@@ -1,4 +1,4 @@
-"""GET routes for a user's history, items and the model."""
+"""GET routes for users and their histories, items and the model."""
 
 import orjson
 from fastapi import APIRouter
@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from model.contract.deployment.document import Deployment
+from service.api.operator_responses import RecentUser, RecentUsers
 from service.api.responses import (
     CandidateDescription,
     ExportedEvent,
@@ -17,7 +18,7 @@ from service.api.responses import (
     RefusedModel,
 )
 from service.api.timestamps import format_rfc_3339
-from service.auth.audit import audited
+from service.auth.audit import audited, users_listed
 from service.auth.guard import GuardedRoute, requires_scope
 from service.deployment.refusals import Refusal
 from service.errors import Invalid, NotFound, Overloaded, SearchNotReady, StoreUnavailable
@@ -29,6 +30,7 @@ from service.http.parameters import (
     PathId,
     check_user,
     describe_problems,
+    read_count,
     read_search,
     refuse_query,
     write,
@@ -36,6 +38,37 @@ from service.http.parameters import (
 from service.recommend.variant import Variant
 
 router = APIRouter(route_class=GuardedRoute)
+
+RECENT = "recent"
+DEFAULT_RECENT, MAX_RECENT = 20, 100
+
+
+@router.get(
+    "/users",
+    tags=["users"],
+    summary="List the users of the newest events",
+    response_model=RecentUsers,
+    responses={**describe_problems(Invalid, StoreUnavailable, Overloaded)},
+    openapi_extra={
+        **requires_scope("admin"),
+        "parameters": [
+            {
+                "name": RECENT,
+                "in": "query",
+                "description": "number of users to return",
+                "schema": {"type": "integer", "minimum": 1, "maximum": MAX_RECENT, "default": DEFAULT_RECENT},
+            }
+        ],
+    },
+)
+async def list_users(request: Request) -> Response:
+    """Users of events that are not archived yet, the newest first. Not all users: the newest events are looked at."""
+    limit = read_count(request, RECENT, default=DEFAULT_RECENT, most=MAX_RECENT)
+    found = await get_service(request).store.list_recent(limit)
+    users_listed(request, len(found))
+    users = [RecentUser(user_id=one.user_id, last_event_at=format_rfc_3339(one.accepted_ms)) for one in found]
+    took_ms: float = request.scope["state"]["timer"].took_ms()
+    return write(RecentUsers(users=users, count=len(users), took_ms=took_ms))
 
 
 @router.get(

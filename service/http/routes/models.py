@@ -1,4 +1,4 @@
-"""/models: which versions there are, which of them answer, and changing that."""
+"""/models: which versions there are, which of them answer and how well, and changing that."""
 
 import errno
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from model.contract.deployment.document import Deployment, is_followed, read_dep
 from model.contract.deployment.versions import Version, list_versions
 from model.contract.deployment.writer import change_deployment
 from model.contract.manifest import BundleError
+from service.api.operator_responses import TrialReport
 from service.api.requests import CandidateRequest, DeploymentRequest, ShareRequest, UseRequest
 from service.api.responses import DeploymentDescription, ModelList, Refreshed, VersionDescription
 from service.api.validation import Validator
@@ -32,6 +33,7 @@ from service.errors import (
 from service.http.body import BODY_PROBLEMS, read_object
 from service.http.dependencies import get_service
 from service.http.parameters import describe_body, describe_problems, refuse_query, write
+from service.http.trial_report import report_trial
 from service.system.side_thread import SideThread
 
 router = APIRouter(route_class=GuardedRoute, tags=["models"])
@@ -57,6 +59,19 @@ async def get_models(request: Request) -> Response:
     """The newest versions of the bundle folder, and the deployment."""
     refuse_query(request)
     return write(await _files.run(partial(_list_models, get_service(request).settings.bundle)))
+
+
+@router.get(
+    "/models/trial",
+    summary="Live scores, the candidate's evidence, and the last changes",
+    response_model=TrialReport,
+    responses={**describe_problems(*_FOLDER_PROBLEMS)},
+    openapi_extra=requires_scope("models"),
+)
+async def get_trial(request: Request) -> Response:
+    """What the judge measured of each version, the evidence in the trial, and the newest lines of the journal."""
+    refuse_query(request)
+    return write(await _files.run(partial(_report_trial, get_service(request).settings.bundle)))
 
 
 @router.post(
@@ -134,6 +149,15 @@ def _list_models(root: Path) -> ModelList:
         versions=[_describe_version(version, deployment) for version in versions[-MAX_VERSIONS:]],
         deployment=_describe(deployment),
     )
+
+
+def _report_trial(root: Path) -> TrialReport:
+    _require_folder(root)
+    try:
+        deployment = read_deployment(root)
+    except (document.DeploymentError, BundleError, OSError) as error:
+        raise DeploymentRefused from error
+    return report_trial(root, deployment)
 
 
 def _change(root: Path, action: str, given: DeploymentRequest, *, by: str) -> Deployment:

@@ -1,13 +1,15 @@
-"""GET routes for operators: health and metrics."""
+"""GET routes for operators: health, status and metrics."""
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.operator_responses import ServiceStatus
 from service.api.responses import Liveness, Readiness
 from service.auth.guard import GuardedRoute, requires_scope
+from service.errors import Invalid
 from service.http.dependencies import get_service
-from service.http.parameters import write
+from service.http.parameters import describe_problems, refuse_query, write
 from service.telemetry.exposition import CONTENT_TYPE
 
 router = APIRouter(route_class=GuardedRoute, tags=["operations"])
@@ -35,6 +37,19 @@ async def get_ready(request: Request) -> Response:
     """200 while the service can answer recommendations; `degraded`, with reasons, while it has to fall back."""
     status, readiness = await get_service(request).health.report()
     return write(readiness, status=status)
+
+
+@router.get(
+    "/status",
+    summary="Workers, store and the last problems",
+    response_model=ServiceStatus,
+    responses={**describe_problems(Invalid)},
+    openapi_extra=requires_scope("metrics"),
+)
+async def get_status(request: Request) -> Response:
+    """Readiness with its reasons, what the workers serve, the store's state, and the last problems of all workers."""
+    refuse_query(request)
+    return write(await get_service(request).status_board.report(request.scope["state"]["timer"].took_ms))
 
 
 @router.get(

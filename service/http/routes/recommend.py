@@ -17,6 +17,7 @@ from service.http.dependencies import get_service
 from service.http.disconnect import cancel_on_disconnect
 from service.http.parameters import describe_body, describe_problems, refuse_query, write
 from service.recommend.time_slices import TimeSlices
+from service.telemetry.problems import PROBLEM
 
 router = APIRouter(route_class=GuardedRoute, tags=["recommendations"])
 
@@ -43,6 +44,8 @@ async def recommend(request: Request) -> Response:
     timer.record("encode")  # reading and validating the request counts as encoding
     with cancel_on_disconnect(request):
         answer = await service.recommender.recommend(recommend_request, timer)
+    if answer["degraded"] is not None:
+        request.scope["state"][PROBLEM] = answer["degraded"]
     return write(answer)
 
 
@@ -63,7 +66,11 @@ async def recommend_batch(request: Request) -> Response:
     with cancel_on_disconnect(request):
         async with aclosing(service.recommender.recommend_many(recommend_requests, started_s=started_s)) as answers:
             # Serialised one by one: all at once would block the loop, and as objects they take ten times the memory.
-            written = [orjson.dumps(answer) async for answer in answers]
+            written = []
+            async for answer in answers:
+                written.append(orjson.dumps(answer))
+                if answer["degraded"] is not None:
+                    request.scope["state"][PROBLEM] = answer["degraded"]
     return Response(b'{"responses":[%b]}' % b",".join(written), media_type="application/json")
 
 

@@ -46,6 +46,24 @@ def test_export_and_erasure_leave_a_line_each(make_client, tmp_path, user, lines
     assert user not in "".join(lines)
 
 
+def test_a_list_of_users_leaves_a_line(make_client, tmp_path, user, lines):
+    """Who saw how many ids of users; not which."""
+    file = tmp_path / "keys.json"
+    key = create_key(file, ["admin", "events"])
+    client = make_client(keys_file=file)
+    headers = {"authorization": f"Bearer {key}", "x-request-id": "look-1"}
+    client.post("/events", {"user_id": user, "item_id": "i01"}, headers=headers)
+    shown = client.get("/users?recent=3", headers=headers).json()["count"]
+    [entry] = map(json.loads, lines)
+    assert (entry["message"], entry["users"], entry["key"], entry["request_id"]) == (
+        "Audit: users listed",
+        shown,
+        key.split("_")[1],
+        "look-1",
+    )
+    assert user not in "".join(lines)
+
+
 def test_what_failed_is_said_to_have_failed(make_client, tmp_path, user, lines):
     """Without a store nothing is exported; without keys there is no key to name."""
     client = make_client(redis_url=f"unix://{tmp_path}/nobody")

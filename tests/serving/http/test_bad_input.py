@@ -383,7 +383,9 @@ def test_body_cap(client, path, cap, streamed):
         "/recommend/batch/",
         "/similar",
         "/events/",
-        "/users",
+        "/user",
+        "/status/",
+        "/models/trials",
         "/health",
         "/docs/oauth2-redirect",
         "/redoc",
@@ -399,6 +401,7 @@ def test_paths_that_do_not_exist(client, path):
     [
         ("/recommend", "POST"),
         ("/events", "POST"),
+        ("/users", "GET"),
         ("/users/u1/history", "GET"),
         ("/users/u1", "DELETE"),
         ("/items/i01", "GET"),
@@ -407,6 +410,8 @@ def test_paths_that_do_not_exist(client, path):
         ("/health/live", "GET"),
         ("/health/ready", "GET"),
         ("/metrics", "GET"),
+        ("/status", "GET"),
+        ("/models/trial", "GET"),
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "C4N4RY"])
@@ -423,10 +428,30 @@ def test_methods_that_are_not_allowed(client, path, allowed, method):
     assert response.headers["allow"] == ", ".join(methods)
 
 
-@pytest.mark.parametrize("path", ["/model?c4n4ry=1", "/items/i01?x", "/users/u/history?limit=10", "/model?=&"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/model?c4n4ry=1",
+        "/items/i01?x",
+        "/users/u/history?limit=10",
+        "/model?=&",
+        "/status?c4n4ry",
+        "/models/trial?c4n4ry=1",
+        "/users?c4n4ry=1",
+        "/users?recent=5&c4n4ry=1",
+    ],
+)
 def test_queries_nobody_asked_for(client, path):
     """A query parameter that a route does not have is refused."""
     check(client.get(path), 422, "validation")
+
+
+@pytest.mark.parametrize(
+    "recent", ["", "0", "101", "1000", "-1", "+5", "5.0", "5 ", "c4n4ry", "٣", "0x5", "5&recent=6", "%00", "9" * 5000]
+)
+def test_numbers_of_users_that_are_none(client, recent):
+    """How many users are wanted is an integer from 1 to 100, given once."""
+    check(client.get(f"/users?recent={recent}"), 422, "validation")
 
 
 LONGEST = "%F0%9F%8E%AC" * 100

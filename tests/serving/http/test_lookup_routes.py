@@ -169,6 +169,7 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
         ("/recommend", "post"): let_in | read | {"409"},
         ("/recommend/batch", "post"): let_in | read | {"409"},
         ("/events", "post"): let_in | read,
+        ("/users", "get"): let_in | {"422"},
         ("/users/{user_id}/history", "get"): let_in | {"422"},
         ("/users/{user_id}", "delete"): {"204", "401", "403", "404", "422", "503"},
         ("/items", "get"): let_in | {"404", "422"},
@@ -177,7 +178,9 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
         ("/health/live", "get"): {"200"},
         ("/health/ready", "get"): {"200", "503"},
         ("/metrics", "get"): {"200", "401", "403"},
+        ("/status", "get"): {"200", "401", "403", "422"},
         ("/models", "get"): let_in | {"404", "409", "422"},
+        ("/models/trial", "get"): let_in | {"404", "409", "422"},
         ("/models/refresh", "post"): let_in | {"404", "422"},
         **dict.fromkeys(((f"/models/{action}", "post") for action in CHANGES), let_in | read | {"404", "409"}),
     }

@@ -94,7 +94,7 @@ def test_beyond_its_limit_a_request_is_refused_unread(make_client, user, held, f
         first = [post(path) for _ in range(2)]
         await asyncio.sleep(0.05)
         full = await client.http.post(path, content=never(), headers=JSON)
-        rest = [await client.http.get(probe) for probe in ("/health/live", "/health/ready", "/metrics")]
+        rest = [await client.http.get(probe) for probe in ("/health/live", "/health/ready", "/metrics", "/status")]
         spelled = await client.http.get("/metricsX")
         first.append(post(other))
         await asyncio.sleep(0.05)
@@ -108,7 +108,7 @@ def test_beyond_its_limit_a_request_is_refused_unread(make_client, user, held, f
     assert answer.json()["type"] == "urn:nextitem:problem:overloaded"
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
     assert read == []
-    assert rest == [200] * 7
+    assert rest == [200] * 8
     # What only begins like a probe is a request as any other.
     assert spelled == (503 if path == "/recommend" else 404)
     assert count_shed(client) == ([0, 2, 0] if path == "/recommend" else [0, 0, 1])

@@ -1,11 +1,24 @@
 // The service's public API: requests, problems, the same request for curl. There is no other way to the service.
 
-// Kept here and nowhere else: gone when the page is closed or loaded anew.
-let key = "";
+const KEPT = "nextitem-key";
 
-/** Use an API key from now on; an empty one forgets it. */
-export function setKey(value) {
+/** The storage of this tab; none where the browser forbids it. */
+const storage = (() => {
+  try {
+    return sessionStorage;
+  } catch {
+    return null;
+  }
+})();
+
+// Kept here, and in the tab's storage where its user asks for that. Nowhere else.
+let key = storage?.getItem(KEPT) ?? "";
+
+/** Use an API key from now on; an empty one forgets it. With `keep` it lasts until the tab is closed. */
+export function setKey(value, keep = false) {
   key = value.trim();
+  storage?.removeItem(KEPT);
+  if (key && keep) storage?.setItem(KEPT, key);
 }
 
 export const hasKey = () => key !== "";
@@ -28,9 +41,11 @@ export class Problem extends Error {
   }
 }
 
-/** One request. Gives the answer's document; throws a Problem, or an AbortError when `signal` says so. */
-export async function call(method, path, { body, signal } = {}) {
-  const headers = { accept: "application/json" };
+/** One request. Gives the answer's document, or with `text` its text; null where there is none.
+
+Throws a Problem, or an AbortError when `signal` says so. */
+export async function call(method, path, { body, signal, text = false } = {}) {
+  const headers = { accept: text ? "text/plain" : "application/json" };
   if (body !== undefined) headers["content-type"] = "application/json";
   if (key) headers.authorization = `Bearer ${key}`;
   let response;
@@ -40,6 +55,8 @@ export async function call(method, path, { body, signal } = {}) {
     if (error.name === "AbortError") throw error;
     throw new Problem({ title: "The service does not answer", detail: "Is it still running? Try again." });
   }
+  if (response.status === 204) return null;
+  if (response.ok && text) return response.text();
   const document = await response.json().catch((error) => {
     if (error.name === "AbortError") throw error;
     return null;

@@ -1,11 +1,24 @@
-// The console: one history, seen by several views. All that it knows comes from the public API.
+// The console: views of one service. All that it knows comes from the public API.
 import { hasKey, setKey } from "./api.js";
-import { html, render, useCallback, useEffect, useRef, useState } from "./dom.js";
+import { classes, html, render, useCallback, useEffect, useRef, useState } from "./dom.js";
 import { Chosen, Search, StoredUser } from "./picker.js";
-import { nameItem } from "./ranked_list.js";
+import { nameItem, ProblemNote } from "./ranked_list.js";
 import { Try } from "./try.js";
 
-const VIEWS = { try: "Try", compare: "Compare" };
+const VIEWS = {
+  try: "Try", compare: "Compare", users: "Users", items: "Items", models: "Models", live: "Live", health: "Health",
+};
+/** Each exports a component of the view's name. */
+const MODULES = {
+  compare: () => import("./compare.js"),
+  users: () => import("./users.js"),
+  items: () => import("./items.js"),
+  models: () => import("./models.js"),
+  live: () => import("./live.js"),
+  health: () => import("./health.js"),
+};
+const PICKED = ["try", "compare"]; // the views of what was picked
+const RELOAD = { title: "This view cannot be loaded", detail: "Load the page again: the service may have been updated." };
 
 /** The view that the page's fragment names. Nothing else is ever put into the address. */
 function useView() {
@@ -19,22 +32,24 @@ function useView() {
   return view;
 }
 
-/** Compare is fetched when it is first looked at. */
-function Compare(shared) {
+/** Every view but Try is fetched when it is first looked at. */
+function Fetched({ name, ...shared }) {
   const [view, setView] = useState(null);
+  const [failed, setFailed] = useState(false);
   useEffect(() => {
-    import("./compare.js").then((module) => setView(() => module.Compare));
+    MODULES[name]().then((module) => setView(() => module[VIEWS[name]]), () => setFailed(true));
   }, []);
-  return view && html`<${view} ...${shared} />`;
+  return failed ? html`<${ProblemNote} problem=${RELOAD} />` : view && html`<${view} ...${shared} />`;
 }
 
-/** Asks for an API key, which stays in this page's memory. */
+/** Asks for an API key, which stays in this page's memory, or in the tab's storage where that is ticked. */
 function KeyForm({ problem, done }) {
   const input = useRef(null);
+  const keep = useRef(null);
   useEffect(() => input.current.focus(), []);
   const onSubmit = (event) => {
     event.preventDefault();
-    setKey(input.current.value);
+    setKey(input.current.value, keep.current.checked);
     done();
   };
   const forget = () => {
@@ -47,7 +62,8 @@ function KeyForm({ problem, done }) {
     <div class="field"><input id="key" ref=${input} type="password" autocomplete="off" spellcheck=${false} placeholder="nk_…" />
       <button type="submit">Use</button>
       ${hasKey() && html`<button type="button" class="quiet" onClick=${forget}>Forget</button>`}</div>
-    <p class="hint">It is kept in this page's memory only, and is gone when the page is closed.</p>
+    <label class="tick"><input ref=${keep} type="checkbox" /> Keep it until this tab is closed</label>
+    <p class="hint">Else it is gone when the page is loaded anew. It is never in an address, a cookie or a file.</p>
   </form>`;
 }
 
@@ -57,6 +73,7 @@ function Console() {
   const [user, setUser] = useState(null);
   const [attempt, setAttempt] = useState(0);
   const [keyProblem, setKeyProblem] = useState(undefined); // undefined: no form; null: asked for by the user
+  const [opened, setOpened] = useState(null);
   const known = useRef(new Map());
   const [, setLearned] = useState(0);
 
@@ -76,7 +93,13 @@ function Console() {
     setKeyProblem(undefined);
     setAttempt((count) => count + 1);
   };
-  const View = { try: Try, compare: Compare }[view];
+  const openItem = useCallback((item) => {
+    setOpened(item);
+    location.hash = "items";
+  }, []);
+  // A key that does for this view may not do for another one.
+  useEffect(() => setKeyProblem((problem) => (problem?.status === 403 ? undefined : problem)), [view]);
+  const shared = { user, chosen, attempt, add, nameOf, report, learn, opened, openItem };
   return html`
     <header class="top">
       <h1>nextitem</h1>
@@ -86,15 +109,15 @@ function Console() {
         onClick=${() => setKeyProblem(keyProblem === undefined ? null : undefined)}>API key${hasKey() ? " ●" : ""}</button>
     </header>
     ${keyProblem !== undefined && html`<${KeyForm} problem=${keyProblem} done=${keyDone} />`}
-    <main class=${view}>
-      <div class="picker">
+    <main class=${classes(view, !PICKED.includes(view) && "wide")}>
+      ${PICKED.includes(view) && html`<div class="picker">
         <${Search} add=${add} report=${report} />
         <${StoredUser} user=${user} setUser=${setUser} attempt=${attempt} learn=${learn} report=${report} />
         <${Chosen} items=${chosen} stored=${user !== null}
           remove=${(index) => setChosen((items) => items.filter((_, other) => other !== index))}
           clear=${() => setChosen([])} />
-      </div>
-      <${View} user=${user} chosen=${chosen} attempt=${attempt} add=${add} nameOf=${nameOf} report=${report} learn=${learn} />
+      </div>`}
+      ${view === "try" ? html`<${Try} ...${shared} />` : html`<${Fetched} key=${view} name=${view} ...${shared} />`}
     </main>`;
 }
 

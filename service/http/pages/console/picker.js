@@ -5,7 +5,7 @@ import { Details, nameItem, ProblemNote, Title } from "./ranked_list.js";
 
 const PAUSE_MS = 120; // between keys: whoever types fast asks once
 const RETRY_MS = 1000;
-const SHOWN_EVENTS = 20;
+export const SHOWN_EVENTS = 20;
 
 /** A combobox (ARIA 1.2): letters search, arrows choose, Enter adds, Escape closes. */
 export function Search({ add, report }) {
@@ -166,10 +166,10 @@ export function StoredUser({ user, setUser, attempt, learn, report }) {
   </section>`;
 }
 
-const countEvents = (count) => `${count.toLocaleString("en")} ${count === 1 ? "event" : "events"}`;
+export const countEvents = (count) => `${count.toLocaleString("en")} ${count === 1 ? "event" : "events"}`;
 
 /** The events of a user; the newest with their items' metadata. */
-async function loadEvents(user, signal) {
+export async function loadEvents(user, signal) {
   const { events } = await getHistory(user, signal);
   const newest = await Promise.all(
     events.slice(-SHOWN_EVENTS).map(async (event) => {

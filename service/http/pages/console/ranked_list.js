@@ -119,7 +119,7 @@ function move(list, from) {
 }
 
 /** The items of an answer. `add` takes the one that is clicked; `note` says something beside an item. */
-export function RankedList({ answer, changes = new Map(), nameOf, add, note, label }) {
+export function RankedList({ answer, changes = new Map(), nameOf, add, note, label, hint = "Add it to the history" }) {
   const list = useRef(null);
   const clicked = useRef(null);
   const from = list.current ? measure(list.current) : new Map();
@@ -144,7 +144,7 @@ export function RankedList({ answer, changes = new Map(), nameOf, add, note, lab
       <${Change} before=${changes.get(item.item_id)} rank=${item.rank} known=${changes.size > 0} />
       <div class="what">
         <button type="button" class="pick" onClick=${() => choose(item, index)}
-          title="Add it to the history"><${Title} item=${item} /></button>
+          title=${hint}><${Title} item=${item} /></button>
         <${Details} item=${item} />
         <${Why} item=${item} source=${answer.source} explained=${answer.explained} nameOf=${nameOf} />
       </div>

@@ -1,0 +1,197 @@
+"""The views of traffic and health in a browser: figures as Prometheus has them, and faults that show within seconds."""
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from redis import Redis
+
+from service.embedded.server import EmbeddedStore
+
+expect = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: pip install -c constraints.txt '.[browser]'"
+).expect
+expect.set_options(timeout=20_000)  # machines may be busy
+
+
+def test_live_while_somebody_looks(view, url):
+    """Rates and times grow with traffic, also as a table; a hidden tab asks nothing, and goes on when it is seen."""
+    page = view(url, "live")
+    expect(page.locator(".chart")).to_have_count(5)
+    for number in range(40):
+        httpx.post(f"{url}/recommend", json={"items": [f"i0{1 + number % 8}"]}).raise_for_status()
+    rates = page.locator(".chart", has=page.get_by_role("heading", name="Answers per second, by source"))
+    expect(rates.locator(".legend li", has_text="model")).to_contain_text(re.compile(r"model (?!0\.0)[\d.]+/s"))
+    drawn = page.locator(".chart .line").evaluate_all("lines => lines.map((line) => line.getAttribute('d').length)")
+    assert sum(length > 10 for length in drawn) >= 8
+    expect(rates.get_by_role("img")).to_have_attribute("aria-label", re.compile(r"by source, now: .*model [\d.]+/s"))
+    toggle = page.get_by_role("button", name="Answers per second, by source as a table")
+    toggle.focus()
+    page.keyboard.press("Enter")
+    expect(toggle).to_have_attribute("aria-pressed", "true")
+    expect(rates.locator("thead")).to_contain_text("model")
+    expect(rates.locator("tbody tr").nth(1)).to_be_visible()
+
+    asked = []
+    page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/metrics") else None)
+    hide = "(hidden) => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true}); "
+    hide += "document.dispatchEvent(new Event('visibilitychange')); }"
+    page.evaluate(hide, True)
+    page.wait_for_timeout(200)
+    asked.clear()
+    page.wait_for_timeout(3500)
+    assert asked == []
+    page.evaluate(hide, False)
+    page.wait_for_timeout(2500)
+    assert 1 <= len(asked) <= 2
+    page.get_by_role("link", name="Items").click()
+    page.wait_for_timeout(300)
+    asked.clear()
+    page.wait_for_timeout(3000)
+    assert asked == []
+
+
+def quantile_as_prometheus(quantile, buckets):
+    """histogram_quantile over pairs of a bound and a cumulative count."""
+    buckets = sorted(buckets)
+    rank, low, below = quantile * buckets[-1][1], 0.0, 0.0
+    for bound, count in buckets:
+        if count >= rank:
+            return low if bound == float("inf") else low + (bound - low) * (rank - below) / (count - below)
+        low, below = bound, count
+    raise AssertionError
+
+
+def test_live_counts_as_prometheus_does(open_console, url):
+    """Rates and quantiles of real answers, by the page's code and by Prometheus' own reader and formula."""
+    before = httpx.get(f"{url}/metrics").text
+    for number in range(60):
+        httpx.post(f"{url}/recommend", json={"items": [f"i0{1 + number % 8}"]}).raise_for_status()
+    time.sleep(0.5)
+    after = httpx.get(f"{url}/metrics").text
+    page = open_console(url)
+    found = page.evaluate(
+        """async ([before, after]) => {
+          const app = document.querySelector("script[type=module]").src;
+          const { findQuantile, increase, readMetrics, sumBy } = await import(app.replace("app.js", "prometheus.js"));
+          const name = "nextitem_stage_duration_seconds_bucket", answers = "nextitem_recommendations_total";
+          const [first, last] = [before, after].map((text) => readMetrics(text, [name, answers]));
+          const grown = [...increase(sumBy(first[name], "stage", "le"), sumBy(last[name], "stage", "le"))];
+          const quantiles = {};
+          for (const stage of ["encode", "queue", "history", "inference", "respond"]) {
+            const of = grown.filter(([group]) => group.startsWith(`${stage}\\t`));
+            const bound = (group) => Number(group.split("\\t")[1].replace("+Inf", "Infinity"));
+            const buckets = of.map(([group, count]) => [bound(group), count]);
+            quantiles[stage] = [0.5, 0.99].map((q) => findQuantile(q, buckets));
+          }
+          const sources = [first, last].map((samples) => sumBy(samples[answers], "source"));
+          return [quantiles, Object.fromEntries(increase(...sources))];
+        }""",
+        [before, after],
+    )
+    texts = []
+    for text in (before, after):
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        stages = [sample for sample in samples if sample.name == "nextitem_stage_duration_seconds_bucket"]
+        texts.append({(sample.labels["stage"], sample.labels["le"]): sample.value for sample in stages})
+    quantiles, answers = found
+    for stage, computed in quantiles.items():
+        buckets = [
+            (float(bound), value - texts[0][of, bound]) for (of, bound), value in texts[1].items() if of == stage
+        ]
+        assert computed == pytest.approx([quantile_as_prometheus(q, buckets) for q in (0.5, 0.99)], rel=0.02)
+    assert answers["model"] == 60
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('a{x="1"} 2', [{"labels": {"x": "1"}, "value": 2}]),
+        ("a 5e-3", [{"labels": {}, "value": 0.005}]),
+        (r'a{x="} \"q\" \\ \n",y=""} 1 1700000000', [{"labels": {"x": '} "q" \\ \n', "y": ""}, "value": 1}]),
+        ("ab 1", []),
+        ('# HELP a a{x="1"} 1', []),
+        ("a", []),
+        ("", []),
+    ],
+)
+def test_metrics_are_read_as_they_are_written(open_console, url, line, expected):
+    """Escapes, exponents, timestamps, comments; other metrics are passed over."""
+    page = open_console(url)
+    script = """async (line) => {
+      const app = document.querySelector("script[type=module]").src;
+      return (await import(app.replace("app.js", "prometheus.js"))).readMetrics(line, ["a"]).a;
+    }"""
+    assert page.evaluate(script, line) == expected
+
+
+@pytest.fixture
+def bundle(root):
+    """One of the bundles, without a folder to follow."""
+    return next(root.glob("*-bert4rec"))
+
+
+def await_problem(page, reason, route):
+    """The seconds until the view Health shows a problem's row and what readiness says."""
+    began_s = time.monotonic()
+    row = page.locator("section:has(#problems) tbody tr", has_text=reason).filter(has_text=route)
+    expect(row.first).to_be_visible()
+    return time.monotonic() - began_s
+
+
+def test_an_engine_that_fails_and_a_queue_that_is_full(view, serve, bundle, tmp_path, keep_picture):
+    """Within seconds the view names the fault, the route and the request."""
+    fault = tmp_path / "fault"
+    module = ("benchmarks.harness.faulty_engine", "--fault-file", str(fault))
+    url = serve(bundle, "--max-queue", "1", "--max-batch", "1", module=module)
+    page = view(url, "health")
+    expect(page.get_by_role("status")).to_contain_text("Ready")
+    expect(page.get_by_text("None. Degraded answers")).to_be_visible()
+    fault.write_text("raise")
+    httpx.post(f"{url}/recommend", json={"items": ["i01"]}, headers={"x-request-id": "shop-41"}).raise_for_status()
+    took_s = await_problem(page, "engine_unavailable", "/recommend")
+    assert took_s < 50  # 5 s on a machine of one's own
+    expect(page.get_by_text("shop-41")).to_be_visible()
+    expect(page.locator(".reasons")).to_contain_text("engine_unavailable")
+    expect(page.get_by_role("status")).to_contain_text("Degraded")
+    keep_picture(page, "health")
+    fault.write_text("slow 0.5")
+    with httpx.Client(timeout=60) as client, ThreadPoolExecutor(12) as pool:
+        body = {"items": ["i01"], "timeout_ms": 2000}
+        for response in pool.map(lambda _: client.post(f"{url}/recommend", json=body), range(12)):
+            response.raise_for_status()
+    assert await_problem(page, "overloaded", "/recommend") < 50
+
+
+def test_a_store_that_is_unsafe_and_then_gone(view, serve, bundle, short_folder):
+    """Each shows in the service's state, in the store's and among the problems; the page goes on."""
+    with EmbeddedStore(short_folder / "unsafe") as store:
+        url = serve(bundle, "--redis-url", store.url)
+        page = view(url, "health")
+        event = {"user_id": "c4n4ry", "item_id": "i01"}
+        with Redis.from_url(store.url) as raw:
+            raw.config_set("appendfsync", "everysec")
+        deadline_s = time.monotonic() + 30
+        while httpx.post(f"{url}/events", json=event).status_code != 503:  # the last look was a moment ago
+            assert time.monotonic() < deadline_s
+        assert await_problem(page, "store_not_durable", "/events") < 50
+        expect(page.locator("section:has(#store)")).to_contain_text("no: events are refused")
+        expect(page.locator(".reasons")).to_contain_text("store_not_durable")
+    httpx.post(f"{url}/recommend", json={"user_id": "c4n4ry"}, timeout=30).raise_for_status()
+    assert await_problem(page, "store_unavailable", "/recommend") < 50
+    expect(page.locator("section:has(#store)")).to_contain_text("It does not answer")
+    expect(page.locator("section:has(#workers)")).to_contain_text("What they serve is not known")
+    assert "c4n4ry" not in page.content()
+
+
+def test_health_of_a_service_that_is_gone(view, url):
+    """What it said last stays, and is said to be that."""
+    page = view(url, "health", expected=("ERR_",))
+    page.route("**/status", lambda route: route.abort())
+    expect(page.get_by_role("alert")).to_contain_text("The service does not answer")
+    expect(page.get_by_role("status")).to_contain_text("This is what it said last")
+    page.unroute("**/status")
+    expect(page.get_by_role("alert")).to_have_count(0)
