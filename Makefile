@@ -23,6 +23,8 @@ SPLIT = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 FIND_TORCH = index=; if [ "$(TORCH)" = cpu ] && $(PYTHON) -c 'import urllib.request as r; r.urlopen("$(TORCH_CPU_INDEX)/torch/", timeout=2)' 2>/dev/null; \
 	then index="--extra-index-url $(TORCH_CPU_INDEX)"; fi
 export ORT_DISABLE_TELEMETRY := 1
+# Images set it, and then each process that a test starts compiles all of our code anew: a fifth of its start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps judged vendor check check-security check-protocol bench bench-graph bench-models bench-training test-service coverage release dashboard preview format clean
 .DEFAULT_GOAL := help
