@@ -174,17 +174,20 @@ def test_some_places_alone_have_the_states_of_all(make_nova, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "fusion", "invasive"),
+    ("name", "fusion", "invasive", "layers"),
     [
-        ("nova-bert", "gate", False),
-        ("nova-bert", "add", True),
-        ("nova-sasrec", "concat", False),
-        ("nova-sasrec", "gate", True),
+        ("nova-bert", "gate", False, 2),
+        ("nova-bert", "add", True, 1),
+        ("nova-sasrec", "concat", False, 1),
+        ("nova-sasrec", "gate", True, 2),
     ],
 )
-def test_graph_answers_as_the_network(make_nova, vocabulary, name, fusion, invasive):
-    """Features and fusions are inside the graph, whose inputs stay what they are. Two streams are never rewritten."""
-    network = make_nova(name, fusion=fusion, invasive=invasive)
+def test_graph_answers_as_the_network(make_nova, vocabulary, name, fusion, invasive, layers):
+    """Features and fusions are inside the graph, whose inputs stay what they are. Two streams are never rewritten.
+
+    An export takes seconds, and each layer more of them: two where a layer is or is not rewritten, else one.
+    """
+    network = make_nova(name, fusion=fusion, invasive=invasive, layers=layers)
     assert can_rewrite(network) == invasive
     draw = np.random.default_rng(4)
     histories = [vocabulary.decode(draw.integers(1, V + 1, size=size).tolist()) for size in (1, 4, 11, 30)]
@@ -315,14 +318,14 @@ def test_graph_is_told_of_events(make_told, vocabulary, monkeypatch, name):
     An input of which nothing was learned, so that it has one bucket, is among them.
     """
     monkeypatch.setitem(EDGES, "times", ())
-    network = make_told(name)
+    network = make_told(name, layers=1)
     graph = export_network(network)
     draw = np.random.default_rng(4)
     histories = [draw.integers(1, V + 1, size=size).tolist() for size in (1, 4, 11, 30)]
     check_events(graph, network, vocabulary, histories, type_count=3)
     examples = make_golden(network, vocabulary, [vocabulary.decode(history) for history in histories])
     check_parity(graph, examples, vocabulary, max_length=12, inputs=network.event_inputs)
-    other = make_told(name)
+    other = make_told(name, layers=1)
     with torch.no_grad():
         other.readers[0].values.weight.mul_(-1)
     with pytest.raises(ExportError, match="disagree about histories with events"):
