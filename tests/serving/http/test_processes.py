@@ -38,7 +38,7 @@ def run_to_end(capsys):
 
     def run(*arguments):
         try:
-            status = main([*map(str, arguments)])
+            status: object = main([*map(str, arguments)])
         except SystemExit as ended:
             status = ended.code
         finally:
