@@ -20,10 +20,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from service.archive.schedule import ARCHIVE, archive_store, check_archiver, run_archiver
-from service.auth.commands import manage_keys
 from service.auth.key_file import is_exposed, read_keys
-from service.backup.commands import manage_store
-from service.deployment_commands.commands import manage_models
 from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
 from service.judge.schedule import JUDGE, check_judge, run_judge
@@ -53,12 +50,8 @@ _log = logging.getLogger(__name__)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or Ctrl-C. Exit status: 0; 1 if it cannot start or its store died, 2 for wrong options."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] == ["keys"]:
-        return manage_keys(words[1:])
-    if words[:1] == ["store"]:
-        return manage_store(words[1:])
-    if words[:1] == ["models"]:
-        return manage_models(words[1:])
+    if (manage := _find_manager(words[:1])) is not None:
+        return manage(words[1:])
     command = _find_command(words)
     given = vars(command.parser.parse_args(words[1:] if command.settings else words))
     flags = {name: given.pop(name) for name in command.flags}
@@ -81,6 +74,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.run(settings, **flags)
     except StartFailed as error:
         return _refuse(str(error), status=1)
+
+
+def _find_manager(word: Sequence[str]) -> Callable[[Sequence[str]], int] | None:
+    """What runs a command that is not run on settings; None for the others, which import none of them."""
+    match word:
+        case ["keys"]:
+            from service.auth.commands import manage_keys  # noqa: PLC0415 - see above
+
+            return manage_keys
+        case ["store"]:
+            from service.backup.commands import manage_store  # noqa: PLC0415 - see above
+
+            return manage_store
+        case ["models"]:
+            from service.deployment_commands.commands import manage_models  # noqa: PLC0415 - see above
+
+            return manage_models
+    return None
 
 
 class _Command(NamedTuple):

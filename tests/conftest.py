@@ -1,6 +1,8 @@
 """What the tests of the service and of its deployment share: tools of others, real stores, scenarios over them."""
 
 import asyncio
+import functools
+import gc
 import os
 import shutil
 import subprocess
@@ -28,6 +30,23 @@ _ROOM = 4 << 30
 if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
     # Syncing to a disk would take half of the suite's time, and a disk that stalls fails it. Power cuts are simulated.
     tempfile.tempdir = os.environ["TMPDIR"] = str(_MEMORY)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what was imported, hundreds of megabytes: it goes through what tests leave alone."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keep_operators() -> Iterator[None]:
+    """PyTorch's exporter reads the signatures of all its operators for each export: here they are read once."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "model.export.graph" in sys.modules:  # no test that was collected exports anything without
+            from torch.onnx._internal.exporter._registration import ONNXRegistry  # noqa: PLC0415 - half have no torch
+
+            patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,7 @@
-"""Where the judge runs: beside an embedded store, as a process of its own that yields to all others."""
+"""Where the judge runs: beside an embedded store, as a process of its own that yields to all others.
+
+What reads bundles is imported where it is used: it imports NumPy, which the archiver, that imports this, does without.
+"""
 
 import contextlib
 import logging
@@ -7,8 +10,6 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from model.contract.deployment.document import is_followed
-from model.contract.deployment.live_scores import LiveScoresMalformed, read_live_scores
 from service.errors import StartFailed
 from service.settings import JUDGE_SETTINGS, Settings
 from service.system.child_process import ChildProcess
@@ -46,6 +47,8 @@ def run_judge(url: str, settings: Settings) -> Iterator[None]:
 
 def check_judge(settings: Settings) -> int:
     """`nextitem-serve judge --check`: 0 if the judge wrote its scores recently. Raises StartFailed."""
+    from model.contract.deployment.live_scores import LiveScoresMalformed, read_live_scores  # noqa: PLC0415 - see above
+
     try:
         scores = read_live_scores(settings.bundle)
     except LiveScoresMalformed as error:
@@ -60,6 +63,8 @@ def check_judge(settings: Settings) -> int:
 
 def find_obstacle(settings: Settings) -> str | None:
     """Why there can be no judge for the bundle that the settings name; None if there can be."""
+    from model.contract.deployment.document import is_followed  # noqa: PLC0415 - see above
+
     if not is_followed(settings.bundle):
         return f"{settings.bundle} is a single bundle, and no folder whose champion may change"
     if not os.access(settings.bundle, os.W_OK | os.X_OK):

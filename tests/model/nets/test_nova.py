@@ -183,8 +183,11 @@ def test_some_places_alone_have_the_states_of_all(make_nova, name):
     ],
 )
 def test_graph_answers_as_the_network(make_nova, vocabulary, name, fusion, invasive):
-    """Features and fusions are inside the graph, whose inputs stay what they are. Two streams are never rewritten."""
-    network = make_nova(name, fusion=fusion, invasive=invasive)
+    """Features and fusions are inside the graph, whose inputs stay what they are. Two streams are never rewritten.
+
+    An export takes seconds, and each layer more of them: two for one network that is rewritten and one that is not.
+    """
+    network = make_nova(name, fusion=fusion, invasive=invasive, layers=2 if fusion == "gate" else 1)
     assert can_rewrite(network) == invasive
     draw = np.random.default_rng(4)
     histories = [vocabulary.decode(draw.integers(1, V + 1, size=size).tolist()) for size in (1, 4, 11, 30)]
@@ -315,14 +318,14 @@ def test_graph_is_told_of_events(make_told, vocabulary, monkeypatch, name):
     An input of which nothing was learned, so that it has one bucket, is among them.
     """
     monkeypatch.setitem(EDGES, "times", ())
-    network = make_told(name)
+    network = make_told(name, layers=1)
     graph = export_network(network)
     draw = np.random.default_rng(4)
     histories = [draw.integers(1, V + 1, size=size).tolist() for size in (1, 4, 11, 30)]
     check_events(graph, network, vocabulary, histories, type_count=3)
     examples = make_golden(network, vocabulary, [vocabulary.decode(history) for history in histories])
     check_parity(graph, examples, vocabulary, max_length=12, inputs=network.event_inputs)
-    other = make_told(name)
+    other = make_told(name, layers=1)
     with torch.no_grad():
         other.readers[0].values.weight.mul_(-1)
     with pytest.raises(ExportError, match="disagree about histories with events"):

@@ -22,7 +22,7 @@ def make_side():
 @pytest.mark.parametrize(
     ("name", "scan", "switches"),
     [
-        ("bert4rec", "float32", {}),
+        ("bert4rec", "float32", {"layers": 1}),
         ("bert4rec", "plain", {"layers": 1, "positions": "relative"}),
         ("gru4rec", "plain", {}),
         ("caser-history", "plain", {}),

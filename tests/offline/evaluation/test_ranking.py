@@ -188,9 +188,10 @@ def test_the_graph_ranks_as_sorted_scores_do(make_histories, name):
     scorer, draw = NetworkScorer(network.eval()), np.random.default_rng(1)
     histories = make_histories([draw.integers(1, 31, size=size).tolist() for size in [*range(12), 90]])
     scores, items = ScoreRanker(scorer).rank(histories, 10)
+    graph = GraphRanker(scorer)
     for k, at_once in ((10, len(histories)), (4, 5)):
         asked = histories.select(slice(0, at_once))
-        found, indexes = GraphRanker(scorer).rank(asked, k)
+        found, indexes = graph.rank(asked, k)
         real = np.isfinite(scores[:at_once, :k])
         assert (np.isfinite(found) == real).all()
         assert (indexes[real] == items[:at_once, :k][real]).all()

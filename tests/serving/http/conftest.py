@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -194,14 +194,14 @@ class Process:
     Once it serves, each run of its model takes `run_s` seconds longer: the check of the model at the start does not.
     """
 
-    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str], run_s: float = 0.0) -> None:
+    def __init__(self, store: Sequence[str], *options: str, environment: dict[str, str], run_s: float = 0.0) -> None:
         fault_file = Path(environment["TMPDIR"]) / f"fault-{uuid4()}"
         module = ["benchmarks.harness.faulty_engine", "--fault-file", str(fault_file)] if run_s else ["service.cli"]
         command = [sys.executable, "-m", *module, "--bundle", str(BUNDLE), "--port", "0"]
         command += ["--drain-delay-s", "0"]  # there is no proxy that would have to notice
         self.log: list[dict] = []
         self._process = subprocess.Popen(
-            [*command, "--data-dir", str(data_dir), *options],
+            [*command, *store, *options],
             stderr=subprocess.PIPE,
             env={**os.environ, **environment},
             start_new_session=True,
@@ -267,17 +267,19 @@ class Process:
 
 
 @pytest.fixture
-def start_process(tmp_path: Path) -> Iterator[Callable[..., Process]]:
-    """Services as processes, over one data folder unless another is named; ended after the test.
+def start_process(tmp_path: Path, service_store: EmbeddedStore) -> Iterator[Callable[..., Process]]:
+    """Services as processes over the store that all share, which saves a server and an archiver; ended after the test.
 
-    With one worker, runs of its model can be made to take `run_s` seconds longer.
+    With `embedded` they are over a store of their own, in one data folder. With one worker, runs of its model can be
+    made to take `run_s` seconds longer.
     """
     processes: list[Process] = []
     # A kill -9 leaves empty folders there; tmp_path itself is too long for sockets.
     with tempfile.TemporaryDirectory(prefix="serve-") as folder:
 
-        def start(*options: str, run_s: float = 0.0) -> Process:
-            processes.append(Process(tmp_path / "data", *options, environment={"TMPDIR": folder}, run_s=run_s))
+        def start(*options: str, embedded: bool = False, run_s: float = 0.0) -> Process:
+            store = ("--data-dir", str(tmp_path / "data")) if embedded else ("--redis-url", service_store.url)
+            processes.append(Process(store, *options, environment={"TMPDIR": folder}, run_s=run_s))
             return processes[-1]
 
         yield start
@@ -324,12 +326,12 @@ def hooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def start_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Process]]:
-    """A service as a process for all tests of a file that leave it as it is."""
+def start_once(service_store: EmbeddedStore) -> Iterator[Callable[..., Process]]:
+    """A service as a process, over the store that all share, for all tests of a file that leave it as it is."""
     with tempfile.TemporaryDirectory(prefix="serve-") as folder, ExitStack() as stack:
 
         def start(*options: str) -> Process:
-            process = Process(tmp_path_factory.mktemp("once"), *options, environment={"TMPDIR": folder})
+            process = Process(("--redis-url", service_store.url), *options, environment={"TMPDIR": folder})
             stack.callback(process.close)
             return process
 

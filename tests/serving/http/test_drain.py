@@ -1,6 +1,6 @@
 """Told to stop under load: what was accepted is answered, and whoever asks learns in time that it is about to stop.
 
-DRAIN_TIMES=20, as `make drain` sets it, stops or replaces so many times instead of three, with models that take as long
+DRAIN_TIMES=20, as `make drain` sets it, stops or replaces so many times instead of once, with models that take as long
 to load as the first time and longer than ten seconds.
 """
 
@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.harness.open_loop import IDLE_LIMIT_S, Shot, encode_post, fire
 
-TIMES = int(os.environ.get("DRAIN_TIMES", "3"))
+TIMES = int(os.environ.get("DRAIN_TIMES", "1"))
 
 ASK = encode_post("/recommend", b'{"user_id":"u1","items":["i01"]}')
 SEND = encode_post("/events", b'{"user_id":"u1","item_id":"i02"}')

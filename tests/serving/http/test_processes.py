@@ -17,7 +17,7 @@ import pytest
 
 from service.cli import main
 from service.system.parent_death import POLL_S
-from service.telemetry.multiprocess import PREFIX
+from service.telemetry.multiprocess import PREFIX, make_metrics_folder
 
 COUNTED = 'nextitem_recommendations_total{{source="model",variant="champion",version="20261121T101500-tiny"}} {}.0'
 
@@ -30,18 +30,25 @@ def await_metrics(process, *lines):
         time.sleep(0.05)
 
 
-def run_to_end(*arguments, **environment):
-    """Status and stderr of a start that is expected to fail."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "service.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    assert ended.stdout == ""
-    return ended.returncode, ended.stderr
+@pytest.fixture
+def run_to_end(capsys):
+    """The command in this process, which takes back what it changes: status and stderr of a start that must fail."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+
+    def run(*arguments):
+        try:
+            status: object = main([*map(str, arguments)])
+        except SystemExit as ended:
+            status = ended.code
+        finally:
+            for number, handler in zip(numbers, before, strict=True):
+                signal.signal(number, handler)
+        stdout, stderr = capsys.readouterr()
+        assert stdout == ""
+        return status, stderr
+
+    return run
 
 
 def refusals(stderr):
@@ -61,7 +68,7 @@ def wait_until_ok(http):
 )
 def test_told_to_stop_it_ends_in_order(start_process, wait_until_gone, list_complaints, workers, number):
     """Status 0, every request answered until then, no process and no traceback left."""
-    process = start_process("--workers", str(workers))
+    process = start_process("--workers", str(workers), embedded=True)
     assert re.fullmatch(
         r"Serving tiny \S+ on CPUExecutionProvider at http://127\.0\.0\.1:\d+, store embedded in \S+/data, "
         r"workers: \d, keys: none, for this machine only",
@@ -82,7 +89,7 @@ def test_told_to_stop_it_ends_in_order(start_process, wait_until_gone, list_comp
 
 def test_ctrl_c_in_a_terminal_reaches_all_and_ends_in_order(start_process, wait_until_gone, list_complaints):
     """The whole process group gets SIGINT at once: still status 0, and the store was stopped last."""
-    process = start_process("--workers", "2")
+    process = start_process("--workers", "2", embedded=True)
     family = process.family()
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait() == 0
@@ -93,7 +100,7 @@ def test_ctrl_c_in_a_terminal_reaches_all_and_ends_in_order(start_process, wait_
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_it_leaves_nothing_and_loses_nothing(start_process, wait_until_gone, workers):
     """Kill -9 of the parent ends workers and store within seconds; a restart has every acknowledged event."""
-    process = start_process("--workers", str(workers))
+    process = start_process("--workers", str(workers), embedded=True)
     with httpx.Client(base_url=process.url) as http:
         acknowledged = sum(
             http.post("/events", json={"user_id": "u", "item_id": "i01", "event_id": f"e{number}"}).json()["accepted"]
@@ -103,15 +110,16 @@ def test_killed_it_leaves_nothing_and_loses_nothing(start_process, wait_until_go
     process.signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert wait_until_gone(family, seconds=60 + POLL_S) == set()
-    again = start_process("--workers", str(workers))
+    again = start_process("--workers", str(workers), embedded=True)
     export = httpx.get(f"{again.url}/users/u/history").json()
     assert (acknowledged, export["version"], len(export["events"])) == (50, 50, 50)
+    assert len(list(again.temporary.glob(f"{PREFIX}*"))) == (workers > 1)  # that of the killed one is removed
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_store_ends_the_service(start_process, wait_until_gone, workers):
     """Kill -9 of the store is one critical line and status 1, within seconds; a restart has every event."""
-    process = start_process("--workers", str(workers))
+    process = start_process("--workers", str(workers), embedded=True)
     assert httpx.post(f"{process.url}/events", json={"user_id": "u", "item_id": "i01"}).json()["accepted"] == 1
     family = process.family()
     [store] = [pid for pid in family if "valkey-server" in (Path("/proc") / str(pid) / "cmdline").read_text()]
@@ -120,7 +128,7 @@ def test_killed_store_ends_the_service(start_process, wait_until_gone, workers):
     assert wait_until_gone(family) == set()
     [line] = [entry for entry in process.log if entry["level"] == "critical"]
     assert line["message"].startswith("The embedded store was killed by signal 9: stopping the service.")
-    again = start_process("--workers", str(workers))
+    again = start_process("--workers", str(workers), embedded=True)
     assert httpx.get(f"{again.url}/users/u/history").json()["version"] == 1
 
 
@@ -148,20 +156,19 @@ def test_replaced_workers_serve_what_the_others_serve(start_process, wait_until_
     assert process.wait() == 0
 
 
-def test_metrics_folder_of_a_killed_service_is_removed(start_process, tmp_path):
+def test_metrics_folder_of_a_killed_service_is_removed(start_process, monkeypatch):
     """What a kill -9 leaves is removed by the next start, and a folder in use is not."""
     process = start_process("--workers", "2")
-    temporary = process.temporary
-    [left] = temporary.glob(f"{PREFIX}*")
-    process.signal(signal.SIGKILL)
-    process.wait()
-    assert left.exists()
-    start_process("--workers", "2", "--data-dir", str(tmp_path / "second"))
-    [in_use] = temporary.glob(f"{PREFIX}*")
-    assert in_use != left
-    start_process("--workers", "2", "--data-dir", str(tmp_path / "third"))
-    assert len(list(temporary.glob(f"{PREFIX}*"))) == 2
-    assert in_use.exists()
+    [folder] = process.temporary.glob(f"{PREFIX}*")
+    monkeypatch.setattr("tempfile.tempdir", str(process.temporary))
+    with make_metrics_folder():  # as a start does it
+        assert folder.exists()
+        process.signal(signal.SIGKILL)
+        process.wait()
+        assert folder.exists()
+        with make_metrics_folder():
+            assert not folder.exists()
+            assert len(list(process.temporary.glob(f"{PREFIX}*"))) == 2
 
 
 def test_killed_worker_is_replaced(start_process, wait_until_gone):
@@ -268,19 +275,19 @@ def test_rolling_restart_leaves_no_files(start_process):
     assert process.wait() == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_second_service_on_one_port(start_process, bundle_path, tmp_path, workers):
+def test_second_service_on_one_port(start_process, run_to_end, bundle_path, tmp_path, monkeypatch):
     """A port in use is one sentence, and status 1."""
-    process = start_process()
-    port = process.url.rpartition(":")[2]
-    status, stderr = run_to_end(
-        "--bundle", bundle_path, "--data-dir", tmp_path / "other", "--port", port, "--workers", workers
-    )
-    assert status == 1
-    assert refusals(stderr) == [f"nextitem-serve: cannot listen on 127.0.0.1 port {port}: Address already in use"]
+    monkeypatch.setattr("service.cli.BIND_PATIENCE_S", 0.1)
+    port = start_process().url.rpartition(":")[2]
+    for workers in (1, 2):
+        status, stderr = run_to_end(
+            "--bundle", bundle_path, "--data-dir", tmp_path / "other", "--port", port, "--workers", workers
+        )
+        assert status == 1
+        assert refusals(stderr) == [f"nextitem-serve: cannot listen on 127.0.0.1 port {port}: Address already in use"]
 
 
-def test_strangers_are_not_let_in_unasked(start_process, bundle_path, tmp_path):
+def test_strangers_are_not_let_in_unasked(start_process, run_to_end, bundle_path, tmp_path):
     """Without keys, other addresses than this machine's own need to be asked for, and the log warns."""
     arguments = ("--bundle", bundle_path, "--data-dir", tmp_path / "other", "--port", 0)
     for host in ("0.0.0.0", "::", "192.0.2.1", "some.name", "0"):  # noqa: S104
@@ -297,7 +304,7 @@ def test_strangers_are_not_let_in_unasked(start_process, bundle_path, tmp_path):
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64])
-def test_host_that_is_no_name(bundle_path, tmp_path, host):
+def test_host_that_is_no_name(run_to_end, bundle_path, tmp_path, host):
     """A host name that cannot even be looked up is one sentence, and status 1."""
     status, stderr = run_to_end(
         "--bundle", bundle_path, "--data-dir", tmp_path / "data", "--host", host, "--port", 0, "--allow-anonymous"
@@ -308,7 +315,7 @@ def test_host_that_is_no_name(bundle_path, tmp_path, host):
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("url", ["redis://c4n4ry:port", "redis://localhost?c4n4ry=1"])
-def test_store_url_that_cannot_be_used(bundle_path, workers, url):
+def test_store_url_that_cannot_be_used(run_to_end, bundle_path, workers, url):
     """A store's URL that no worker could use is one sentence and status 1 before any is started, or logs a word."""
     status, stderr = run_to_end("--bundle", bundle_path, "--redis-url", url, "--port", 0, "--workers", workers)
     [line] = stderr.splitlines()
@@ -318,7 +325,7 @@ def test_store_url_that_cannot_be_used(bundle_path, workers, url):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_bundle_that_cannot_be_used(broken_bundle, tmp_path, workers):
+def test_bundle_that_cannot_be_used(run_to_end, broken_bundle, tmp_path, workers):
     """A corrupt or missing bundle is one sentence and status 1, before a store is started."""
     corrupt = broken_bundle("network.onnx", b"changed", sealed=False)
     for bundle, said in ((corrupt, "network.onnx has 7 bytes"), (tmp_path, "publish a bundle there first")):
@@ -332,21 +339,24 @@ def test_bundle_that_cannot_be_used(broken_bundle, tmp_path, workers):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_cuda_where_there_is_none(bundle_path, tmp_path, workers):
+def test_cuda_where_there_is_none(run_to_end, bundle_path, tmp_path, workers, monkeypatch):
     """`--provider cuda` does not start on the CPU."""
     arguments = ("--bundle", bundle_path, "--data-dir", tmp_path / "data", "--port", 0, "--workers", workers)
-    status, stderr = run_to_end(*arguments, "--provider", "cuda", CUDA_VISIBLE_DEVICES="")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    status, stderr = run_to_end(*arguments, "--provider", "cuda")
     [line] = refusals(stderr)
     assert status == 1
     assert line.startswith("nextitem-serve: --provider cuda")
 
 
 def test_data_folder_that_cannot_be_used(bundle_path, tmp_path):
-    """A store that cannot start is one sentence that names the folder, and status 1."""
+    """A store that cannot start is one sentence that names the folder, and the process ends with status 1."""
     (tmp_path / "file").touch()
-    status, stderr = run_to_end("--bundle", bundle_path, "--data-dir", tmp_path / "file", "--port", 0)
-    [line] = refusals(stderr)
-    assert status == 1
+    words = ["--bundle", bundle_path, "--data-dir", tmp_path / "file", "--port", "0"]
+    command = [sys.executable, "-m", "service.cli", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    [line] = refusals(ended.stderr)
+    assert (ended.returncode, ended.stdout) == (1, "")
     assert line.startswith("nextitem-serve: the embedded store")
     assert str(tmp_path / "file") in line
 
@@ -367,14 +377,10 @@ def test_data_folder_that_cannot_be_used(bundle_path, tmp_path):
         (["--bundle", "b", "--work", "2"], "unrecognized arguments"),
     ],
 )
-def test_wrong_calls(capsys, arguments, said):
+def test_wrong_calls(run_to_end, arguments, said):
     """Status 2 and a sentence that names the option; values are not repeated, since one may hold a password."""
-    try:
-        status: object = main(arguments)
-    except SystemExit as ended:
-        status = ended.code
-    stdout, stderr = capsys.readouterr()
-    assert (status, stdout) == (2, "")
+    status, stderr = run_to_end(*arguments)
+    assert status == 2
     assert said in stderr
     assert "c4n4ry" not in stderr
     assert "Traceback" not in stderr
@@ -408,9 +414,14 @@ def test_ids_and_bodies_are_not_logged(start_process):
 
 
 def test_app_needs_neither_torch_nor_onnx():
-    """Importing the service in a fresh interpreter loads no torch, no onnx, no trainer, and starts no thread."""
+    """Importing the service in a fresh interpreter loads no torch, no onnx, no trainer, and starts no thread.
+
+    Nor does the command itself load what the archiver, which is the same command, does without.
+    """
     script = (
-        "import sys, threading, service.app, service.cli, service.process.launcher\n"
+        "import sys, threading, service.cli\n"
+        "assert not sys.modules.keys() & {'numpy', 'fastapi', 'uvicorn', 'onnxruntime'}\n"
+        "import service.app, service.process.launcher\n"
         "rooms = {name.split('.')[0] for name in sys.modules}\n"
         "assert not rooms & {'torch', 'onnx', 'training', 'polars', 'onnxscript', 'safetensors'}, rooms\n"
         "assert 'model.nets' not in sys.modules and 'model.export.graph' not in sys.modules\n"

@@ -184,7 +184,7 @@ ODD = {
     "empty": b"$0\r\n\r\n",
     "list of nothing": b"*2\r\n$-1\r\n*-1\r\n",
     "entry with a time of 16 digits": b"*1\r\n$29\r\n1763719498123456 i view - e-1\r\n",
-    "endless array": b"*2147483647\r\n",
+    "endless array": b"*1000000\r\n",  # of 2 ** 31 - 1, one list is 16 GiB, through which the garbage collector goes
 }
 
 

@@ -36,7 +36,7 @@ def serve(start_process, tmp_path):
 
     def start(workers):
         options = ("--workers", str(workers), "--bundle", str(root), "--follow-s", "0.2")
-        return start_process(*options), root
+        return start_process(*options, embedded=True), root  # nobody else's users
 
     return start
 

@@ -1,7 +1,11 @@
-"""The Lua script against a plain Python model of it, under random requests, on both servers."""
+"""The Lua script against a plain Python model of it, under random requests, on both servers.
+
+FUZZ_TIMES=20, as `make fuzz` sets it, tries twenty times as many.
+"""
 
 import asyncio
 import json
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +18,7 @@ from service.store.history import HistoryStore
 from service.store.records import Outcome
 from service.store.redis_keys import name_keys
 
+TIMES = int(os.environ.get("FUZZ_TIMES", "1"))
 BASE_MS = 1_763_719_498_000
 KEEP_ALL = 10**9
 
@@ -85,7 +90,7 @@ def test_the_store_does_what_the_model_does(store_url, raw):
             patient: dict[str, Any] = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}  # a busy machine is no outage
             return HistoryStore(connect(store_url), marks_age_ms=0, **patient, **options)
 
-        @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @settings(max_examples=100 * TIMES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(
             requests=REQUESTS,
             history_length=st.sampled_from([1, 2, 5, 1000]),
