@@ -31,7 +31,7 @@ def open_ranking(items, scan):
         [helper.make_tensor_value_info("state", TensorProto.FLOAT, ["B", D])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    append_ranking(model.graph, items, scan)
+    append_ranking(model, items, scan)
     onnx.checker.check_model(model, full_check=True)
     return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
 
