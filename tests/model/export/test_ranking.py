@@ -161,7 +161,8 @@ def test_rows_beyond_those_that_are_ranked_cost_no_scan(scan, ranked):
     assert indexes.shape == scores.shape == (ranked, 9)
     check(items, states[:ranked], questions[:ranked], (indexes, scores))
     named = feed["candidates"]
-    assert of_candidates.shape == named.shape
+    assert of_candidates.shape == (*named.shape, 1)
+    of_candidates = of_candidates[..., 0]
     wanted = (
         np.einsum("bcd,bd->bc", items.table[named].astype(np.float64), states)
         + np.pad(items.bias, 1, constant_values=-np.inf)[named]
@@ -184,7 +185,7 @@ def test_equal_rows_have_equal_scores(scan, count):
     given = {"given": state, "exclude": np.zeros((1, 1), np.int32), "candidates": named[None], "k": np.array([count])}
     given[SCORED] = named[None]
     indexes, scores, of_candidates = open_ranking(items, scan).run(["indexes", "scores", "candidate_scores"], given)
-    assert len(set(of_candidates[0].tolist())) == len(set(scores[0].tolist())) == 1
+    assert len(set(of_candidates[0, :, 0].tolist())) == len(set(scores[0].tolist())) == 1
     assert indexes[0].tolist() == sorted(named.tolist())
 
 
@@ -284,7 +285,7 @@ def test_what_rules_add_is_masked_and_scored_too():
         lifted = Items(items.table, items.bias + added[row, 1:-1])
         check(lifted, states[[row]], [question], (indexes[[row]], scores[[row]]))
         wanted = lifted.table[[7, 900]] @ states[row] + lifted.bias[[6, 899]]
-        np.testing.assert_allclose(of_candidates[row, 1:3], wanted, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(of_candidates[row, 1:3, 0], wanted, rtol=0, atol=1e-4)
         assert np.isneginf(of_candidates[row, [0, 3]]).all()
 
 
