@@ -1,4 +1,4 @@
-"""What a stranger does with the console, acted in a browser: clicks, keys, hostile titles, keys of the API."""
+"""What a stranger does with the console, acted in a browser: clicks, keys, keys of the API."""
 
 import re
 import time
@@ -13,20 +13,6 @@ expect = pytest.importorskip(
 
 RANKED = "ol.ranked > li"
 expect.set_options(timeout=20_000)  # machines may be busy
-
-HOSTILE = (
-    '<img src=x onerror="window.pwned=1">',
-    "<script>window.pwned=1</script>",
-    "</script><svg onload=window.pwned=1>",
-    "javascript:window.pwned=1",
-    "\"><iframe srcdoc='<script>parent.pwned=1</script>'>",
-    "{{constructor.constructor('window.pwned=1')()}}",
-    "${window.pwned=1}",
-    "\u202egnp.exe \u202d right to left",
-    "' onmouseover='window.pwned=1",
-    "&lt;b&gt;not bold&lt;/b&gt;",
-    "x" * 2000,
-)
 
 
 def read_list(page):
@@ -122,28 +108,6 @@ def test_by_keyboard_alone(open_console, service_url):
     expect(page.locator(".remove").first).to_be_focused()
     page.keyboard.press("Enter")
     expect(search).to_be_focused()
-
-
-def test_hostile_titles_are_text(open_console, serve, make_bundle):
-    """Whatever stands in titles, other values and their names: no script runs and no element appears."""
-    metadata = [{"title": HOSTILE[at % len(HOSTILE)], HOSTILE[at % 5]: HOSTILE[(at + 1) % 9]} for at in range(20)]
-    url = serve(make_bundle(metadata))
-    page = open_console(url, viewport={"width": 360, "height": 740})
-    await_count(page, 10)
-    for _ in range(3):
-        page.locator(f"{RANKED} .pick").first.click()
-        await_count(page, 10)
-    shown = set(page.locator(f"{RANKED} .pick").evaluate_all("picks => picks.map((pick) => pick.textContent)"))
-    assert shown <= set(HOSTILE)
-    assert len(shown) >= 5
-    for word in ("img", "svg", "script"):
-        page.get_by_role("combobox").fill(word)
-        expect(page.get_by_role("option").first).to_be_visible()
-    page.goto(f"{url}/#compare")
-    expect(page.locator(".column")).to_have_count(3)
-    assert page.evaluate("window.pwned") is None
-    assert page.locator("#console :is(img, svg, script, iframe, b:not(.facts b))").count() == 0
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_stored_user(open_console, service_url, remember):

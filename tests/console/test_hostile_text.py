@@ -108,7 +108,17 @@ def test_nothing_hostile_becomes_part_of_the_page(open_console, serve, make_bund
     page.goto(f"{url}/#models")
     expect(page.locator("section:has(#journal) tbody tr")).to_have_count(40)
     check_elements(page)
-    for name, sign in (("live", ".legend"), ("health", "#store"), ("compare", ".column"), ("try", ".ranked")):
+    page.goto(f"{url}/#try")
+    page.get_by_role("combobox").fill("img")
+    expect(page.get_by_role("option").first).to_be_visible()
+    check_elements(page)
+    page.keyboard.press("Enter")
+    for count in (2, 3):
+        page.locator("ol.ranked .pick").first.click()
+        expect(page.locator(".chosen li")).to_have_count(count)
+        expect(page.locator("[aria-busy=true]")).to_have_count(0)
+    check_elements(page)
+    for name, sign in (("live", ".legend"), ("health", "#store"), ("compare", ".column")):
         page.goto(f"{url}/#{name}")
         expect(page.locator(sign).first).to_be_visible()
         check_elements(page)
