@@ -34,8 +34,8 @@ class Filter:
 
     def estimate_work(self, attributes: Attributes) -> int:
         """About how many nanoseconds `allow` takes at most, for a filter that passed `check`."""
-        columns = [attributes.columns[leaf.field] for leaf in self.root.leaves()]
-        return sum(attributes.item_count + column.work for column in columns)
+        leaves = self.root.leaves()
+        return sum(attributes.item_count + leaf.estimate(attributes.columns[leaf.field]) for leaf in leaves)
 
     def allow(self, attributes: Attributes) -> Allowed:
         """The items of a bundle that it allows."""

@@ -96,6 +96,10 @@ class _OfField:
     def _mark_in(self, column: Column, mask: Mask) -> None:
         raise NotImplementedError
 
+    def estimate(self, column: Column) -> int:
+        """About the most nanoseconds that it takes to mark the items of its column."""
+        raise NotImplementedError
+
     def leaves(self) -> Iterator["Leaf"]:
         yield self  # type: ignore[misc]  # its subclasses are the leaves
 
@@ -117,6 +121,9 @@ class In(_OfField):
     def _mark_in(self, column: Column, mask: Mask) -> None:
         column.mark_values(mask, self.values)
 
+    def estimate(self, column: Column) -> int:
+        return column.estimate_values(self.values)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range(_OfField):
@@ -130,6 +137,9 @@ class Range(_OfField):
 
     def _mark_in(self, column: Column, mask: Mask) -> None:
         column.mark_range(mask, self.bounds)
+
+    def estimate(self, column: Column) -> int:
+        return column.estimate_range()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +155,9 @@ class Exists(_OfField):
         column.mark_present(mask)
         if not self.wanted:
             np.logical_not(mask, out=mask)
+
+    def estimate(self, column: Column) -> int:
+        return column.estimate_present()
 
 
 Leaf = In | Range | Exists

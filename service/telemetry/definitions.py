@@ -213,8 +213,8 @@ DEPLOYMENT_GENERATION: Final = GaugeDefinition(
 )
 VARIANT_FALLBACKS: Final = CounterDefinition(
     "nextitem_variant_fallbacks_total",
-    "Answers by the champion to users of the candidate, by reason: not_loaded, breaker_open, full, stopped, slow or "
-    "failed",
+    "Answers by the champion to users of the candidate, by reason: not_loaded, breaker_open, full, stopped, slow, "
+    "failed or filter",
     ("reason",),
 )
 VARIANT_BREAKERS: Final = CounterDefinition(
