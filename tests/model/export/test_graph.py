@@ -162,7 +162,7 @@ def test_candidates_score_alike_alone_batched_and_ranked(session, vocabulary, hi
         (found,) = session.run([CANDIDATE_SCORES], skip_ranking(alone))
         np.testing.assert_allclose(together[row, -found.shape[1] :], found[0], atol=1e-5)
         ranked = dict(zip(indexes[row].tolist(), scores[row].tolist(), strict=True))
-        assert found[0].tolist() == pytest.approx([ranked[index] for index in question.candidates.tolist()], abs=1e-4)
+        assert found[0, :, 0].tolist() == pytest.approx([ranked[index] for index in question.candidates.tolist()], abs=1e-4)
 
 
 def test_excluded_items_never_come_back(session, vocabulary, histories):
