@@ -176,7 +176,7 @@ def _make_column(name: str, cells: Mapping[int, tuple[Value, ...]], item_count: 
         return f"it has more than {MAX_VALUES:,} distinct values"
     if any(isinstance(value, str) and len(value) > MAX_CHARACTERS for value in distinct):
         return f"a value of it has more than {MAX_CHARACTERS} characters"
-    items: dict[Value, list[int]] = {value: [] for value in sorted(distinct)}  # type: ignore[type-var]  # of one type
+    items: dict[Value, list[int]] = {value: [] for value in sorted(distinct)}
     for index, values in cells.items():
         for value in values:
             items[value].append(index)

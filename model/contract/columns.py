@@ -128,12 +128,12 @@ class Postings:
     def mark_range(self, mask: NDArray[np.bool_], bounds: "Bounds") -> None:
         """Set a mask (V + 2) where one of an item's numbers lies within bounds."""
         first = max(
-            0 if bounds.gt is None else bisect_right(self.values, bounds.gt),  # type: ignore[type-var]  # all numbers
-            0 if bounds.gte is None else bisect_left(self.values, bounds.gte),  # type: ignore[type-var]
+            0 if bounds.gt is None else bisect_right(self.values, bounds.gt),
+            0 if bounds.gte is None else bisect_left(self.values, bounds.gte),
         )
         end = min(
-            len(self.values) if bounds.lt is None else bisect_left(self.values, bounds.lt),  # type: ignore[type-var]
-            len(self.values) if bounds.lte is None else bisect_right(self.values, bounds.lte),  # type: ignore[type-var]
+            len(self.values) if bounds.lt is None else bisect_left(self.values, bounds.lt),
+            len(self.values) if bounds.lte is None else bisect_right(self.values, bounds.lte),
         )
         if first < end:
             mask[self.items[self.starts[first] : self.starts[end]]] = True

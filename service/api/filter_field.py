@@ -3,6 +3,7 @@
 from typing import Annotated, Union  # a type that holds itself is written with Union
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic.config import JsonDict
 from pydantic_core import InitErrorDetails
 
 from model.contract.attributes import MAX_NAME
@@ -10,7 +11,12 @@ from service.api.validation import refuse
 from service.filters.filter import Filter
 from service.filters.parser import MAX_IN, MAX_LEAVES, FilterRefused, parse_filter
 
-_ABSENT = Field(default=0.0, json_schema_extra=lambda schema: schema.pop("default"))
+
+def _forget_default(schema: JsonDict) -> None:
+    del schema["default"]
+
+
+_ABSENT = Field(default=0.0, json_schema_extra=_forget_default)
 """Of a number that may be left out, but is never null."""
 
 

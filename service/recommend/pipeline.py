@@ -14,6 +14,7 @@ from model.contract.event_inputs import Events
 from model.contract.query import Question, encode_question
 from service.api.responses import Degraded, Recommendation
 from service.errors import EngineUnavailable, FieldError, HistoryBehind, Invalid, Problem, StoreUnavailable
+from service.filters.filter import Filter
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
 from service.recommend.batcher import Expired
@@ -56,7 +57,7 @@ class Pipeline:
         start_stage(batch, "encode")
         for pending in batch:
             if pending.request.filter is not None:
-                await self._restrict(pending)
+                await self._restrict(pending, pending.request.filter)
             _encode(model, pending)
         start_stage(batch, "queue")
         await self._rank(model, batch)
@@ -72,7 +73,7 @@ class Pipeline:
         if pending.question is None:
             _check_version(pending)
             if pending.request.filter is not None:
-                await self._restrict(pending)
+                await self._restrict(pending, pending.request.filter)
             _encode(self._model, pending)
             pending.timer.record("encode")
         pending.ranking, pending.degraded = None, reason
@@ -93,7 +94,7 @@ class Pipeline:
             return await self.answer_degraded(pending, "deadline")
         start_stage([pending], "encode")
         if pending.request.filter is not None:
-            await self._restrict(pending)
+            await self._restrict(pending, pending.request.filter)
         _encode(self._model, pending)
         if pending.request.ranker == "neighbours" and pending.question and len(pending.question.history):
             await self._rank_neighbours(pending, pending.question)
@@ -103,10 +104,10 @@ class Pipeline:
             raise answer
         return answer
 
-    async def _restrict(self, pending: PendingRequest) -> None:
+    async def _restrict(self, pending: PendingRequest, wanted: Filter) -> None:
         """Find the items that the request may be answered with. What speaks against that is its failure."""
         try:
-            pending.allowed = await self._restrictions.find(pending.request.filter)
+            pending.allowed = await self._restrictions.find(wanted)
         except Problem as problem:
             pending.failure = problem
 

@@ -32,14 +32,12 @@ class Restrictions:
         """The one asked for last stands last."""
         self._under_way: dict[Filter, asyncio.Task[Allowed]] = {}
 
-    async def find(self, wanted: Filter | None) -> Allowed | None:
-        """The items that a filter allows, None if all are; the same object for equal filters while it is kept.
+    async def find(self, wanted: Filter) -> Allowed:
+        """The items that a filter allows; the same object for equal filters while it is kept.
 
         Raises Invalid if the model's bundle lacks a field of the filter or has it of another type, and Overloaded if
         too many requests wait for theirs.
         """
-        if wanted is None:
-            return None
         known = self._kept.get(wanted)
         if known is not None:
             self._kept.move_to_end(wanted)
