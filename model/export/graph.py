@@ -65,7 +65,7 @@ def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewrit
     states = rewrite(network) if rewritten else LastState(network)
     model = export_states(states, max_length=network.config.max_length)
     items = Items(network.rows.detach().numpy(), network.item_bias.detach().numpy())
-    append_ranking(model, items, scan)
+    append_ranking(model.graph, items, scan)
     if network.tie_embeddings:
         _share(model.graph, "network.items.weight", "rank_table")
     model.producer_name = "nextitem"

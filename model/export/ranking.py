@@ -28,12 +28,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper
 
 from model.contract.allowed import BLOCK
 from model.contract.query import ALLOWED, ALLOWED_ROWS, CANDIDATE_SCORES, RANKED, SCORED
 from model.export.int8_scan import LIFT, Quantized, bound_scores, choose_blocks, choose_items, scan_integers
-from model.export.nodes import FUSED_DOMAIN, Nodes
+from model.export.nodes import Nodes
 from model.export.signature import declare_signature
 
 Scan = Literal["plain", "float32", "int8"]
@@ -53,15 +52,13 @@ class Items(NamedTuple):
         return Items(np.pad(self.table, ((0, rows - len(self.table)), (0, 0))), bias)
 
 
-def append_ranking(model: onnx.ModelProto, items: Items, scan: Scan) -> None:
+def append_ranking(graph: onnx.GraphProto, items: Items, scan: Scan) -> None:
     """Rank the items by the graph's output, states (B, D): the signature becomes that of model/export/graph.py.
 
     The scan `plain` adds a second output (B, V + 2), if there is one, to the scores.
     """
-    graph = model.graph
     state, *lift = (output.name for output in graph.output)
     declare_signature(graph, item_count=len(items.bias))
-    model.opset_import.append(helper.make_opsetid(FUSED_DOMAIN, 1))
     nodes = Nodes(graph)
     items = items.pad()
     _score_candidates(nodes, state, items, lift)
@@ -82,7 +79,8 @@ def _score_candidates(nodes: Nodes, state: str, items: Items, lift: list[str]) -
 def _rank_all(nodes: Nodes, state: str, items: Items, lift: list[str]) -> None:
     scores = _score(nodes, state, items)
     for added in lift:
-        filled = nodes.constant("filled", [0, 0, 0, len(items.bias) - len(items.table)], np.int64)
+        columns = np.count_nonzero(np.isfinite(items.bias)) + 2
+        filled = nodes.constant("filled", [0, 0, 0, len(items.bias) - columns], np.int64)
         scores = nodes.add("Add", scores, nodes.add("Pad", added, filled))
     scores = _forbid(nodes, _restrict(nodes, scores, items), -np.inf, np.float32)
     nodes.add("TopK", scores, "k", outputs=("scores", "indexes"), axis=1)
@@ -170,11 +168,12 @@ def _score_again(nodes: Nodes, state: str, items: Items, positions: str, *, outp
     """Scores (B, P, 1) of the items at `positions` (B, P), in float32: equal ones for equal rows of the table.
 
     Of a matrix and a lone column ONNX Runtime adds up some rows in another order than others, by their places. Of a
-    matrix and a lone row that is said to be transposed it does not: such products go the way of matrices.
+    matrix and a lone row that is transposed, which it takes for one operator, it does not: that goes the way of
+    matrices.
     """
     rows = nodes.add("Gather", nodes.constant("table", items.table), positions, axis=0)  # (B, P, D)
     lone = nodes.add("Unsqueeze", state, nodes.one(1))  # (B, 1, D)
-    products = nodes.add("FusedMatMul", rows, lone, domain=FUSED_DOMAIN, transB=1)
+    products = nodes.add("MatMul", rows, nodes.add("Transpose", lone, perm=[0, 2, 1]))
     bias = nodes.add("Gather", nodes.constant("bias_column", items.bias[:, None]), positions, axis=0)
     return nodes.add("Add", products, bias, outputs=outputs)
 

@@ -36,7 +36,7 @@ def open_ranking(items, scan, *, lifted=False):
         [helper.make_tensor_value_info(outputs[name], TensorProto.FLOAT, shape) for name, shape in inputs.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    append_ranking(model, items, scan)
+    append_ranking(model.graph, items, scan)
     onnx.checker.check_model(model, full_check=True)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
