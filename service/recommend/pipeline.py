@@ -8,13 +8,14 @@ reason as `degraded`:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from model.contract.event_inputs import Events
 from model.contract.query import Question, encode_question
 from service.api.responses import Degraded, Recommendation
 from service.errors import EngineUnavailable, FieldError, HistoryBehind, Invalid, Problem, StoreUnavailable
 from service.filters.filter import Filter
+from service.inference.item_masks import Plan, plan_of
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
 from service.recommend.batcher import Expired
@@ -39,13 +40,22 @@ _NO_NEIGHBOURS = FieldError(
 class Pipeline:
     """Answers pending requests by one model, the store and what replaces each of them."""
 
-    def __init__(self, model: LiveModel, *, store: HistoryStore, breaker: CircuitBreaker, runner: EngineRunner) -> None:
-        """`breaker` guards reads of histories."""
+    def __init__(
+        self,
+        model: LiveModel,
+        *,
+        store: HistoryStore,
+        breaker: CircuitBreaker,
+        runner: EngineRunner,
+        on_filter: Callable[[Plan], None],
+    ) -> None:
+        """`breaker` guards reads of histories. `on_filter` is told how a filter is applied, for each request."""
         self._model = model
         self._store = store
         self._breaker = breaker
         self._runner = runner
         self._restrictions = Restrictions(model)
+        self._on_filter = on_filter
         self._neighbours_turn = asyncio.Lock()  # a thread at a time: comparisons must not crowd out answers
         self.role = Role("champion", 0, RecommendationIds(""))
         """What the answers call the model."""
@@ -108,6 +118,7 @@ class Pipeline:
         """Find the items that the request may be answered with. What speaks against that is its failure."""
         try:
             pending.allowed = await self._restrictions.find(wanted)
+            self._on_filter(plan_of(pending.allowed))
         except Problem as problem:
             pending.failure = problem
 

@@ -226,6 +226,26 @@ def test_failing_engine_leaves_filters_in_force(make_client, filterable_bundle, 
     assert (pointer, code) == ("/requests/0/filter/field" if batch else "/filter/field", "unknown_field")
 
 
+def test_filters_are_counted(filtering):
+    """By how the model finds what they allow: of so few items those that match, if not all do; refused ones are not."""
+
+    def count(plan):
+        return filtering.counts()[f'nextitem_filtered_total{{plan="{plan}"}}']
+
+    before = {plan: count(plan) for plan in ("none", "candidates", "exclude", "mask")}
+    filtering.recommend(items=["i01"], filter=DRAMA)
+    filtering.recommend(items=[], filter=DRAMA, ranker="popular")
+    filtering.recommend(items=["i01"], filter={"field": "title", "exists": True})
+    filtering.post("/recommend", {"items": ["i01"], "filter": {"field": "c4n4ry", "exists": True}})
+    filtering.recommend(items=["i01"])
+    assert {plan: count(plan) - counted for plan, counted in before.items()} == {
+        "none": 1,
+        "candidates": 2,
+        "exclude": 0,
+        "mask": 0,
+    }
+
+
 def test_long_work_goes_beside_the_loop(make_client, filterable_bundle, known, monkeypatch):
     """The answers are the same, at once and in batches."""
     monkeypatch.setattr(restrictions, "AT_ONCE_NS", -1)
