@@ -79,7 +79,7 @@ def _score_candidates(nodes: Nodes, state: str, items: Items, lift: list[str]) -
 def _rank_all(nodes: Nodes, state: str, items: Items, lift: list[str]) -> None:
     scores = _score(nodes, state, items)
     for added in lift:
-        columns = np.count_nonzero(np.isfinite(items.bias)) + 2
+        columns = int(np.isfinite(items.bias).sum()) + 2
         filled = nodes.constant("filled", [0, 0, 0, len(items.bias) - columns], np.int64)
         scores = nodes.add("Add", scores, nodes.add("Pad", added, filled))
     scores = _forbid(nodes, _restrict(nodes, scores, items), -np.inf, np.float32)

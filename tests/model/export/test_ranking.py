@@ -8,9 +8,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from model.contract.allowed import Allowed
+from model.contract.allowed import BLOCK, Allowed
 from model.contract.query import ALLOWED, ALLOWED_ROWS, OPTIONAL, RANKED, SCORED, Question, stack_questions
-from model.export.int8_scan import BLOCK, Quantized
+from model.export.int8_scan import Quantized
 from model.export.ranking import Items, append_ranking
 
 SCANS = ["plain", "float32", "int8"]
@@ -27,7 +27,9 @@ def make_items(draw, count=V, *, spread=1.0, bias=0.3):
 
 def open_ranking(items, scan, *, lifted=False):
     """A graph whose states are given, and with `lifted` what is added to the scores, with the ranking alone."""
-    inputs = {"given": ["B", D], **({"added": ["B", len(items.table)]} if lifted else {})}
+    inputs: dict[str, list[str | int | None]] = {"given": ["B", D]}
+    if lifted:
+        inputs["added"] = ["B", len(items.table)]
     outputs = {"given": "state", "added": "lift"}
     graph = helper.make_graph(
         [helper.make_node("Identity", [name], [outputs[name]]) for name in inputs],
