@@ -37,7 +37,7 @@ No message holds input: what a client sent is neither echoed to it nor written t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 MAX_FIELD_ERRORS = 10
@@ -150,6 +150,10 @@ class Invalid(BadRequest):
     def __init__(self, field_errors: Sequence[FieldError] = (), detail: str | None = None) -> None:
         super().__init__(detail)
         self.field_errors = tuple(field_errors[:MAX_FIELD_ERRORS])
+
+    def under(self, pointer: str) -> "Invalid":
+        """The same of a document that stands there in a larger one."""
+        return Invalid([replace(error, pointer=pointer + error.pointer) for error in self.field_errors], self.detail)
 
 
 class BodyTooLarge(BadRequest):

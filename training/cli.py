@@ -192,7 +192,7 @@ def _describe(options: argparse.Namespace) -> int:
 def _publish(options: argparse.Namespace) -> int:
     run = _open_run(options.path, options.popularity_discount)
     from training.evaluation.results import find_weakness  # noqa: PLC0415
-    from training.publish.publish import publish_run  # noqa: PLC0415 - imports torch and ONNX
+    from training.publish.publish import describe_filters, publish_run  # noqa: PLC0415 - imports torch and ONNX
 
     folder = publish_run(
         run,
@@ -204,6 +204,11 @@ def _publish(options: argparse.Namespace) -> int:
         force=options.force,
     )
     _say(f"published {folder} and {'put it on trial as the candidate' if options.candidate else 'made it current'}")
+    columns, others = describe_filters(folder)
+    if columns:
+        _say(f"its items can be filtered by {', '.join(columns)}")
+    for other in others:
+        _complain(f"its items cannot be filtered by {other}")
     weakness = find_weakness(run.read_results())
     if weakness:
         _complain(f"WARNING: {weakness}; published anyway")

@@ -8,6 +8,7 @@ bundles/<version>/manifest.json     fields and the sha256 of every other file (m
                   counts.npy        (V) int64: how often each item occurs in the whole log, for the popular list
                   golden.json       questions with their answers (golden.py)
                   metadata.jsonl    optional: V JSON objects, line i describing index i
+                  attributes.npy    optional: what the items can be filtered by (attributes.py)
                   sessions.npy      optional: who met what, for answers without the network (sessions.py)
                   event_types.txt   optional: the event types that the graph knows, line i being code i
 ```
@@ -20,18 +21,19 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from model.contract.atomic_files import read_regular, sync_folder, write_synced, write_whole
+from model.contract.attributes import Attributes
 from model.contract.bundle_content import decode_counts, decode_types
 from model.contract.golden import Golden, golden_from_bytes
 from model.contract.manifest import (
@@ -52,6 +54,7 @@ VOCABULARY = "vocabulary.txt"
 COUNTS = "counts.npy"
 GOLDEN = "golden.json"
 METADATA = "metadata.jsonl"
+ATTRIBUTES = "attributes.npy"
 SESSIONS = "sessions.npy"
 EVENT_TYPES = "event_types.txt"
 CURRENT = "current"
@@ -62,6 +65,7 @@ FILE_MAX_BYTES = 2 * 1024**3
 """What a graph in one file can have: Protocol Buffers end there."""
 
 _REQUIRED = (NETWORK, VOCABULARY, COUNTS, GOLDEN)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ class Bundle:
     metadata: tuple[bytes, ...] | None
     sessions: Sessions | None
     event_types: tuple[str, ...] = ()
+    attributes: Attributes | None = None
 
     def rank_popular(self) -> NDArray[np.int32]:
         """The whole catalogue's indexes by falling count, equal counts by item id. Shape (V)."""
@@ -179,10 +184,6 @@ class OpenBundle:
         if lines is not None and len(lines) != len(vocabulary):
             raise BundleFormat(f"{folder}: {METADATA} has {len(lines)} lines for {len(vocabulary)} items")
         try:
-            sessions = Sessions.from_bytes(contents[SESSIONS], len(vocabulary)) if SESSIONS in contents else None
-        except ValueError as error:
-            raise BundleFormat(f"{folder}: {SESSIONS} holds {error}") from error
-        try:
             event_types = decode_types(contents.get(EVENT_TYPES, b""))
         except ValueError as error:
             raise BundleFormat(f"{folder}: {EVENT_TYPES} is not {error}") from error
@@ -194,8 +195,9 @@ class OpenBundle:
             counts=counts,
             golden=golden,
             metadata=tuple(lines) if lines is not None else None,
-            sessions=sessions,
+            sessions=self._decode_optional(contents, SESSIONS, Sessions.from_bytes),
             event_types=event_types,
+            attributes=self._decode_optional(contents, ATTRIBUTES, Attributes.from_bytes),
         )
 
     def read_catalogue(self) -> tuple[Vocabulary, NDArray[np.int64]]:
@@ -203,6 +205,15 @@ class OpenBundle:
         return self._decode_catalogue(
             {name: self._read_verified(name, self.manifest.files[name]) for name in (VOCABULARY, COUNTS)}
         )
+
+    def _decode_optional(self, contents: Mapping[str, bytes], name: str, decode: Callable[[bytes, int], T]) -> T | None:
+        """What a file holds for the bundle's items, None if there is none. Raises BundleFormat."""
+        if name not in contents:
+            return None
+        try:
+            return decode(contents[name], self.manifest.item_count)
+        except ValueError as error:
+            raise BundleFormat(f"{self.folder}: {name} holds {error}") from error
 
     def _decode_catalogue(self, contents: Mapping[str, bytes]) -> tuple[Vocabulary, NDArray[np.int64]]:
         try:

@@ -31,6 +31,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.contract import bundle, bundle_content
+from model.contract.attributes import gather_attributes
 from model.contract.event_inputs import ABSENT
 from model.contract.golden import Golden, golden_to_bytes
 from model.contract.manifest import Manifest
@@ -133,9 +134,9 @@ def publish_bundle(
     """Export, check against PyTorch on `histories` (item indexes, oldest first), and write the bundle.
 
     Who answers from it is for the caller to say. `counts` (V) is how often each item occurs, `metadata` what is known
-    of items by id, `sessions` what answers without the network, `event_types` those that the network knows, in the
-    order of their codes, `lineage` where a retrained network comes from. Raises ExportError when the graph and PyTorch
-    disagree; then nothing is written.
+    of items by id and what they can be filtered by, `sessions` what answers without the network, `event_types` those
+    that the network knows, in the order of their codes, `lineage` where a retrained network comes from. Raises
+    ExportError when the graph and PyTorch disagree; then nothing is written.
     """
     graph, examples = _export_checked(network, vocabulary, histories, scan=scan, type_count=len(event_types))
     files = {
@@ -146,6 +147,7 @@ def publish_bundle(
     }
     if metadata is not None:
         files[bundle.METADATA] = bundle_content.encode_metadata(vocabulary, metadata)
+        files[bundle.ATTRIBUTES] = gather_attributes(vocabulary, metadata).to_bytes()
     if sessions is not None:
         files[bundle.SESSIONS] = sessions.to_bytes()
     if event_types:

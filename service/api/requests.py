@@ -18,6 +18,7 @@ from pydantic import (
 
 from model.contract.deployment.document import MODES, WHY_MAX, VariantName
 from model.contract.vocabulary import ID_PATTERN, MAX_ID_LENGTH
+from service.api.filter_field import FilterField
 from service.api.timestamps import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
 from service.api.validation import refuse
 from service.settings import DEFAULT_TYPE
@@ -127,6 +128,7 @@ class RecommendRequest(BaseModel):
         description="items to exclude",
     )
     candidate_item_ids: Candidates | None = Field(default=None, description="rank only these items")
+    filter: FilterField = Field(default=None, description="rank only items whose metadata matches")
     min_history_version: int | None = Field(
         default=None,
         ge=0,

@@ -62,7 +62,7 @@ class Recommendation(TypedDict):
     """The answer of POST /recommend. `history` is null when none was read: no `user_id`, or no store.
 
     With `explain`: `explained`, how many of the history's items were left out in turn; null if the reasons are unknown,
-    0 if the model did not rank the items.
+    0 if the model did not rank the items. With `filter`: `allowed`, how many items of the catalogue it allows.
     """
 
     recommendation_id: str
@@ -76,6 +76,7 @@ class Recommendation(TypedDict):
     history: HistoryState | None
     unknown_item_ids: list[str]
     took_ms: float
+    allowed: NotRequired[int]
     explained: NotRequired[int | None]
 
 

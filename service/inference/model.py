@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from model.contract.attributes import Attributes
 from model.contract.bundle import Bundle, OpenBundle, read_bundle
 from model.contract.event_inputs import ABSENT
 from model.contract.golden import Golden, examine
@@ -48,6 +49,8 @@ class LiveModel:
     neighbours: Neighbours | None
     metadata: tuple[bytes, ...] | None
     event_types: tuple[str, ...] = ()
+    attributes: Attributes | None = None
+    """What its items can be filtered by."""
 
     @property
     def reads_events(self) -> bool:
@@ -166,6 +169,7 @@ def load_model(
         neighbours=None if bundle.sessions is None else Neighbours.from_sessions(bundle.sessions, bundle.counts),
         metadata=bundle.metadata,
         event_types=bundle.event_types,
+        attributes=bundle.attributes,
     )
     try:
         _check_golden(model, bundle.golden)

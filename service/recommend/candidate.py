@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from service.api.responses import Recommendation
-from service.errors import HistoryBehind
+from service.errors import HistoryBehind, Invalid, Overloaded
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.pending import PendingRequest
 from service.recommend.variant import Variant
@@ -65,7 +65,9 @@ def _judge(candidate: Variant, outcome: Recommendation | Exception) -> Recommend
     match outcome:
         case Expired():
             reason: VariantFallback = "slow"
-        case QueueFull():
+        case Invalid():
+            return "filter"  # its bundle lacks a field of the filter, and the champion's may have it
+        case QueueFull() | Overloaded():
             return "full"  # more came at once than it has room for: that says nothing about the model
         case BatcherStopped():
             reason = "stopped"

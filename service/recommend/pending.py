@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from model.contract.allowed import Allowed
 from model.contract.query import Answer, Question
 from service.api.requests import RecommendRequest
 from service.api.responses import Degraded, Source
@@ -24,6 +25,8 @@ class PendingRequest:
     patience: float = 1.0
     """Share of the time left now that the work on it may take; the rest is for somebody else's answer."""
     history: History | None = None
+    allowed: Allowed | None = None
+    """The items that it may be answered with, if not all of them."""
     question: Question | None = None
     ranking: Answer | None = None
     ranked_by: Source = "model"

@@ -8,18 +8,21 @@ reason as `degraded`:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from model.contract.event_inputs import Events
 from model.contract.query import Question, encode_question
 from service.api.responses import Degraded, Recommendation
-from service.errors import EngineUnavailable, FieldError, HistoryBehind, Invalid, StoreUnavailable
+from service.errors import EngineUnavailable, FieldError, HistoryBehind, Invalid, Problem, StoreUnavailable
+from service.filters.filter import Filter
+from service.inference.item_masks import Plan, plan_of
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
 from service.recommend.batcher import Expired
 from service.recommend.pending import PendingRequest, start_stage
 from service.recommend.recommendation_id import RecommendationIds
 from service.recommend.response import make_response
+from service.recommend.restrictions import Restrictions
 from service.recommend.role import Role
 from service.store.circuit_breaker import CircuitBreaker, ran_out
 from service.store.history import HistoryStore
@@ -37,12 +40,22 @@ _NO_NEIGHBOURS = FieldError(
 class Pipeline:
     """Answers pending requests by one model, the store and what replaces each of them."""
 
-    def __init__(self, model: LiveModel, *, store: HistoryStore, breaker: CircuitBreaker, runner: EngineRunner) -> None:
-        """`breaker` guards reads of histories."""
+    def __init__(
+        self,
+        model: LiveModel,
+        *,
+        store: HistoryStore,
+        breaker: CircuitBreaker,
+        runner: EngineRunner,
+        on_filter: Callable[[Plan], None],
+    ) -> None:
+        """`breaker` guards reads of histories. `on_filter` is told how a filter is applied, for each request."""
         self._model = model
         self._store = store
         self._breaker = breaker
         self._runner = runner
+        self._restrictions = Restrictions(model)
+        self._on_filter = on_filter
         self._neighbours_turn = asyncio.Lock()  # a thread at a time: comparisons must not crowd out answers
         self.role = Role("champion", 0, RecommendationIds(""))
         """What the answers call the model."""
@@ -53,17 +66,24 @@ class Pipeline:
         await self.read_histories(batch)
         start_stage(batch, "encode")
         for pending in batch:
+            if pending.request.filter is not None:
+                await self._restrict(pending, pending.request.filter)
             _encode(model, pending)
         start_stage(batch, "queue")
         await self._rank(model, batch)
         start_stage(batch, "respond")
         return [make_response(model, pending, self.role) if pending.wanted else Expired() for pending in batch]
 
-    def answer_degraded(self, pending: PendingRequest, reason: Degraded) -> Recommendation:
-        """Answer at once from what is known so far. Raises HistoryBehind if the history is too old."""
+    async def answer_degraded(self, pending: PendingRequest, reason: Degraded) -> Recommendation:
+        """Answer at once from what is known so far, once what a filter allows is known, too.
+
+        Raises HistoryBehind if the history is too old, and what `Restrictions.find` does.
+        """
         pending.timer.record(pending.stage)
         if pending.question is None:
             _check_version(pending)
+            if pending.request.filter is not None:
+                await self._restrict(pending, pending.request.filter)
             _encode(self._model, pending)
             pending.timer.record("encode")
         pending.ranking, pending.degraded = None, reason
@@ -75,14 +95,16 @@ class Pipeline:
     async def answer_without_model(self, pending: PendingRequest) -> Recommendation:
         """Answer by the ranker of WITHOUT_MODEL that the request names.
 
-        Raises HistoryBehind, and Invalid if the bundle has no neighbours.
+        Raises HistoryBehind, Invalid if the bundle has no neighbours, and what `Restrictions.find` does.
         """
         if pending.request.ranker == "neighbours" and self._model.neighbours is None:
             raise Invalid([_NO_NEIGHBOURS])
         await self.read_histories([pending])
         if not pending.wanted:  # its history may not have been read
-            return self.answer_degraded(pending, "deadline")
+            return await self.answer_degraded(pending, "deadline")
         start_stage([pending], "encode")
+        if pending.request.filter is not None:
+            await self._restrict(pending, pending.request.filter)
         _encode(self._model, pending)
         if pending.request.ranker == "neighbours" and pending.question and len(pending.question.history):
             await self._rank_neighbours(pending, pending.question)
@@ -91,6 +113,14 @@ class Pipeline:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def _restrict(self, pending: PendingRequest, wanted: Filter) -> None:
+        """Find the items that the request may be answered with. What speaks against that is its failure."""
+        try:
+            pending.allowed = await self._restrictions.find(wanted)
+            self._on_filter(plan_of(pending.allowed))
+        except Problem as problem:
+            pending.failure = problem
 
     async def _rank_neighbours(self, pending: PendingRequest, question: Question) -> None:
         """Rank by neighbours in another thread, since it takes milliseconds of the event loop."""
@@ -176,6 +206,7 @@ def _encode(model: LiveModel, pending: PendingRequest) -> None:
             exclude_history=request.exclude_seen,
             events=_events_of(pending) if model.reads_events else None,
             event_types=model.event_types,
+            allowed=pending.allowed,
         )
     except Exception as error:  # noqa: BLE001 - one request must not fail the others of its batch
         pending.failure = error

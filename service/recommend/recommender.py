@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from service.api.requests import MAX_REQUESTS, RecommendRequest
 from service.api.responses import Recommendation
-from service.errors import HistoryBehind, Overloaded
-from service.recommend.batch import ask_all
+from service.errors import HistoryBehind, Invalid, Overloaded
+from service.recommend.batch import Outcome, ask_all
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.candidate import PATIENCE, ask_candidate
 from service.recommend.explainer import Explainer
@@ -85,7 +85,10 @@ class Recommender:
         await asyncio.gather(*(variant.close(within_s=variant.runner.stuck_after_s) for variant in self._variants.all))
 
     async def recommend(self, request: RecommendRequest, timer: StageTimer) -> Recommendation:
-        """One answer, within its deadline. Raises HistoryBehind if the history does not reach the version by then."""
+        """One answer, within its deadline. Raises HistoryBehind if the history does not reach the version by then.
+
+        Raises Invalid if the model that answers cannot do what the request names.
+        """
         # Who names a ranker compares: the answer counts for no trial.
         choice = self._variants.pick(request.user_id if request.ranker == "auto" else None, request.variant)
         try:
@@ -100,8 +103,9 @@ class Recommender:
     ) -> AsyncGenerator[Recommendation]:
         """Yield the answer to each of at most MAX_REQUESTS requests, in order.
 
-        Their time began at `started_s`. Raises Overloaded if there is no room for all in time, and HistoryBehind if one
-        of them would. Close the generator (`contextlib.aclosing`): until then its requests count as in flight.
+        Their time began at `started_s`. Raises Overloaded if there is no room for all in time, and HistoryBehind or
+        Invalid, with pointers into the batch, if one of them would. Close the generator (`contextlib.aclosing`): until
+        then its requests count as in flight.
         """
         batch = [PendingRequest(request, StageTimer(started_s)) for request in requests]
         async with self._take_room(batch):
@@ -110,18 +114,28 @@ class Recommender:
             async with contextlib.aclosing(
                 ask_all(choices, batch, find_champion=lambda: self._variants.champion)
             ) as outcomes:
-                async for choice, pending, (variant, outcome, reason) in outcomes:
+                index = 0
+                async for choice, pending, outcome in outcomes:
                     await self._answering.pause()
-                    if isinstance(outcome, HistoryBehind):
-                        answer = await self._await_history(choice, pending.request, pending.timer)
-                    elif isinstance(outcome, Exception):
-                        answer = await self._fallback(variant, pending, outcome)
-                    else:
-                        answer = outcome
-                    if reason is not None:
-                        self._note_fallback(choice, reason, answer)
-                    self._count(choice, answer)
+                    try:
+                        answer = await self._conclude(choice, pending, outcome)
+                    except Invalid as invalid:
+                        raise invalid.under(f"/requests/{index}") from None
+                    pending.question = pending.allowed = None  # what is allowed takes a byte an item of the catalogue
                     yield answer
+                    index += 1
+
+    async def _conclude(self, choice: Choice, pending: PendingRequest, outcome: Outcome) -> Recommendation:
+        """The answer to a request of a batch, which is counted. Raises what no fallback covers."""
+        variant, answer, reason = outcome
+        if isinstance(answer, HistoryBehind):
+            answer = await self._await_history(choice, pending.request, pending.timer)
+        elif isinstance(answer, Exception):
+            answer = await self._fallback(variant, pending, answer)
+        if reason is not None:
+            self._note_fallback(choice, reason, answer)
+        self._count(choice, answer)
+        return answer
 
     @contextlib.asynccontextmanager
     async def _take_room(self, batch: Sequence[PendingRequest]) -> AsyncIterator[None]:
@@ -217,14 +231,14 @@ class Recommender:
         """The answer when the batcher gives none. Raises exceptions that no fallback covers."""
         match outcome:
             case Expired():
-                return variant.pipeline.answer_degraded(pending, "deadline")
+                return await variant.pipeline.answer_degraded(pending, "deadline")
             case QueueFull():
                 self._metrics.shed("queue_full")
-                return variant.pipeline.answer_degraded(pending, "overloaded")
+                return await variant.pipeline.answer_degraded(pending, "overloaded")
             case BatcherStopped():
                 return await self._answer_without_engine(variant, pending)
         raise outcome
 
     async def _answer_without_engine(self, variant: Variant, pending: PendingRequest) -> Recommendation:
         await variant.pipeline.read_histories([pending])
-        return variant.pipeline.answer_degraded(pending, "engine_unavailable")
+        return await variant.pipeline.answer_degraded(pending, "engine_unavailable")

@@ -40,6 +40,8 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
         "unknown_item_ids": [item_id for item_id in named if item_id not in model.vocabulary],
         "took_ms": pending.timer.took_ms(),
     }
+    if pending.request.filter is not None and pending.allowed is not None:
+        answer["allowed"] = pending.allowed.count
     if pending.request.explain:
         _leave_unexplained(answer)
     return answer

@@ -48,7 +48,9 @@ class Variant:
         self.monitor = Monitor(metrics)
         stuck_after_s = MAX_TIMEOUT_MS / 1000  # nobody waits for longer
         self.runner = EngineRunner(loaded.thread, stuck_after_s=stuck_after_s, on_run=self.monitor.ran)
-        self.pipeline = Pipeline(loaded.model, store=store, breaker=breaker, runner=self.runner)
+        self.pipeline = Pipeline(
+            loaded.model, store=store, breaker=breaker, runner=self.runner, on_filter=metrics.filtered
+        )
         self.batcher: Batcher[PendingRequest, Recommendation] = Batcher(
             self.pipeline.answer,
             max_batch=max_batch,

@@ -97,6 +97,12 @@ EXPLAINED: Final = CounterDefinition(
     "failed (the engine did, or the model retired meanwhile), unsupported (the bundle is from before candidate_scores)",
     ("result",),
 )
+FILTERED: Final = CounterDefinition(
+    "nextitem_filtered_total",
+    "Requests with a filter, by how the model finds what it allows: candidates (few items), exclude (all but few), "
+    "mask (in the graph), none (all items are allowed)",
+    ("plan",),
+)
 BATCH_SIZE: Final = HistogramDefinition("nextitem_batch_size", "Requests per batch", _SIZES)
 QUEUE_DEPTH: Final = GaugeDefinition("nextitem_queue_depth", "Requests waiting for a batch", "livesum")
 QUEUE_WAIT: Final = HistogramDefinition(
@@ -213,8 +219,8 @@ DEPLOYMENT_GENERATION: Final = GaugeDefinition(
 )
 VARIANT_FALLBACKS: Final = CounterDefinition(
     "nextitem_variant_fallbacks_total",
-    "Answers by the champion to users of the candidate, by reason: not_loaded, breaker_open, full, stopped, slow or "
-    "failed",
+    "Answers by the champion to users of the candidate, by reason: not_loaded, breaker_open, full, stopped, slow, "
+    "failed or filter",
     ("reason",),
 )
 VARIANT_BREAKERS: Final = CounterDefinition(

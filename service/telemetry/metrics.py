@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from model.contract.deployment.document import VariantName
 from service.api.responses import Degraded
+from service.inference.item_masks import Plan
 from service.store.failures import ERROR_KINDS, ErrorKind
 from service.store.operations import OPERATIONS, Operation
 from service.store.status import StoreState
@@ -33,6 +34,7 @@ Shed = Literal["queue_full", "requests_full", "events_full", "batches_full", "wa
 SHED: tuple[Shed, ...] = get_args(Shed)
 Explained = Literal["explained", "timeout", "failed", "unsupported"]
 EXPLAINED: tuple[Explained, ...] = get_args(Explained)
+PLANS: tuple[Plan, ...] = get_args(Plan)
 RESULTS = ("accepted", "duplicate", "rejected")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE")
 FLUSH_S = 0.25
@@ -78,6 +80,8 @@ class Metrics:
         self._shed = {reason: shed.labels(reason) for reason in SHED}
         explained = definitions.EXPLAINED.make(registry)
         self._explained = {result: explained.labels(result) for result in EXPLAINED}
+        filtered = definitions.FILTERED.make(registry)
+        self._filtered = {plan: filtered.labels(plan) for plan in PLANS}
         self._batch_size = buffers.histogram(definitions.BATCH_SIZE.make(registry))
         self._queue_depth = buffers.gauge(definitions.QUEUE_DEPTH.make(registry))
         self._waiting = 0
@@ -132,6 +136,10 @@ class Metrics:
     def explained(self, result: Explained) -> None:
         """Count an answer of the model whose reasons were asked for."""
         self._explained[result].inc()
+
+    def filtered(self, plan: Plan) -> None:
+        """Count a request with a filter."""
+        self._filtered[plan].inc()
 
     def batch_started(self, size: int) -> None:
         """Count a batch."""

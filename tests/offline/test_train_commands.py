@@ -163,6 +163,26 @@ def test_a_published_bundle_can_be_put_on_trial(fitted, tmp_path, capsys):
     assert json.loads((tmp_path / str(tried.candidate) / "manifest.json").read_text())["name"] == "bert4rec"
 
 
+def test_a_bundle_can_be_filtered_by_what_its_items_file_says(fitted, tmp_path, capsys):
+    """By all columns that have values of one kind; the others are named, with the reason."""
+    items = {
+        "i01": {"title": "One", "year": 1999, "tags": ["a", "b"]},
+        "i02": {"year": 2000.5, "tags": ["b"], "odd": 1},
+    }
+    items["i03"] = {"title": "", "odd": "x"}
+    (tmp_path / "items.json").write_text(json.dumps(items))
+    options = ["--out", str(tmp_path / "bundles"), "--items", str(tmp_path / "items.json")]
+    assert main(["publish", str(fitted.run), *options]) == 0
+    out, err = capsys.readouterr()
+    assert "its items can be filtered by tags, title, year\n" in out
+    assert "its items cannot be filtered by 'odd': it mixes numbers and strings\n" in err
+    attributes = read_bundle(tmp_path / "bundles").attributes
+    assert attributes
+    mask = np.zeros(attributes.item_count + 2, dtype=bool)
+    attributes.columns["tags"].mark_values(mask, ["b"])
+    assert read_bundle(tmp_path / "bundles").vocabulary.decode(np.flatnonzero(mask).tolist()) == ["i01", "i02"]
+
+
 def test_publishing_changes_the_deployment(tmp_path):
     """The first bundle is the champion, journaled; published again it stays; what is refused is told."""
     for version in ("v1", "v2"):

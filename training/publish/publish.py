@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from model.contract.bundle import read_bundle
 from model.contract.deployment.changes import set_candidate, use
 from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
 from model.contract.deployment.writer import change_deployment
@@ -50,6 +51,14 @@ def publish_run(
     folder = write_run(run, root, read_items(items) if items else None, gather=sessions, scan=scan)
     deploy(root, folder.name, as_candidate=as_candidate, force=force)
     return folder
+
+
+def describe_filters(folder: Path) -> tuple[list[str], list[str]]:
+    """What the service can filter a bundle's items by, and for each other column of their metadata why it cannot."""
+    attributes = read_bundle(folder).attributes
+    if attributes is None:
+        return [], []
+    return list(attributes.columns), [f"{name!r}: {why}" for name, why in attributes.left_out.items()]
 
 
 def deploy(root: Path, version: str, *, as_candidate: bool = False, force: bool = False) -> Deployment:

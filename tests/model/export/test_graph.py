@@ -299,5 +299,7 @@ def test_published_bundle_reads_back(tmp_path, network, vocabulary, histories):
     assert bundle.counts.tolist() == counts.tolist()
     assert bundle.metadata
     assert json.loads(bundle.metadata[bundle.vocabulary.index_of("i3") - 1]) == {"title": "Third"}
+    assert bundle.attributes
+    assert list(bundle.attributes.columns) == ["title"]
     assert len(bundle.golden) == 25
     check_parity(bundle.network, bundle.golden, bundle.vocabulary, max_length=12)

@@ -16,10 +16,24 @@ from pathlib import Path
 from uuid import uuid4
 
 import httpx
+import numpy as np
 import pytest
 import uvloop
 
+from benchmarks.harness.bundles import seal
 from benchmarks.harness.processes import read_url
+from model.contract.attributes import gather_attributes
+from model.contract.bundle import (
+    ATTRIBUTES,
+    MANIFEST,
+    METADATA,
+    SESSIONS,
+    describe_file,
+    locate_bundle,
+    read_bundle,
+)
+from model.contract.bundle_content import encode_metadata
+from model.contract.sessions import Sessions
 from service.app import Application, create_app
 from service.embedded.server import EmbeddedStore
 from service.http.dependencies import Service
@@ -161,6 +175,45 @@ def ask_in_time() -> Callable[..., list]:
     return ask
 
 
+@pytest.fixture(scope="session")
+def filterable_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny bundle with metadata of every kind that items can be filtered by, and with neighbours."""
+    root = shutil.copytree(BUNDLE, tmp_path_factory.mktemp("filterable") / "bundles")
+    folder = locate_bundle(root)
+    vocabulary = read_bundle(root).vocabulary
+    known = {item_id: _describe_item(number) for number, item_id in enumerate(vocabulary.item_ids)}
+    sessions = Sessions(
+        item_count=20,
+        starts=np.array([0, 6, 12]),
+        items=np.array([1, 7, 8, 11, 12, 19, 2, 5, 7, 9, 13, 20], dtype=np.int32),
+        moments=np.zeros(2, dtype=np.int64),
+    )
+    (folder / METADATA).write_bytes(encode_metadata(vocabulary, known))
+    (folder / ATTRIBUTES).write_bytes(gather_attributes(vocabulary, known).to_bytes())
+    (folder / SESSIONS).write_bytes(sessions.to_bytes())
+    names = json.loads((folder / MANIFEST).read_bytes())["files"]
+    seal(folder, files=dict.fromkeys([*names, ATTRIBUTES, SESSIONS]))
+    return root
+
+
+def _describe_item(number: int) -> dict[str, object]:
+    genres = [genre for bit, genre in enumerate(("Drama", "Comedy", "War")) if number >> bit & 1]
+    known: dict[str, object] = {"title": f"Title {number}", "genres": genres, "new": number % 2 == 0}
+    if number % 5:
+        known["year"] = 1990 + number
+    if number % 4 == 0:
+        known["sizes"] = [number, number / 2]
+    return known
+
+
+@pytest.fixture(scope="session")
+def filtering(service_store: EmbeddedStore, filterable_bundle: Path) -> Iterator[Client]:
+    """One service of the filterable bundle, for all tests that leave it as it is."""
+    client = Client(create_app(Settings(bundle=filterable_bundle, redis_url=service_store.url)))
+    yield client
+    client.close()
+
+
 @pytest.fixture
 def user() -> str:
     """A user nobody has heard of."""
@@ -172,8 +225,6 @@ def broken_bundle(tmp_path: Path) -> Callable[..., Path]:
     """Copies of the bundle with one file changed, and its manifest changed to match unless `sealed` is false."""
 
     def make(name: str, content: bytes, *, sealed: bool = True, **fields) -> Path:
-        from model.contract.bundle import describe_file, locate_bundle  # noqa: PLC0415 - one use
-
         folder = tmp_path / f"bundle-{uuid4()}"
         shutil.copytree(locate_bundle(BUNDLE), folder)
         if name:

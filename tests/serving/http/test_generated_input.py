@@ -44,6 +44,8 @@ SEEDS = [
     b'{"events":[{"user_id":"c4n4ry","item_id":"c4n4ry","properties":{"c4n4ry":[]}}]}',
     b'{"user_id":"c4n4ry","items":["i01","c4n4ry"],"k":3,"exclude_seen":false,"candidate_item_ids":["i02"]}',
     b'{"items":["i01"],"exclude_item_ids":["c4n4ry"],"min_history_version":1,"user_id":"c4n4ry"}',
+    b'{"items":["i01"],"filter":{"all":[{"field":"genres","in":["c4n4ry"]},{"not":{"field":"year","gte":1,"lt":2e3}}]}}',
+    b'{"items":["i01"],"filter":{"any":[{"field":"c4n4ry","exists":true},{"field":"title","in":["c4n4ry",1]}]}}',
 ]
 PIECES = [
     b'"',
@@ -64,9 +66,9 @@ PIECES += [b"NaN", b"null", b"true", b"\x00", b"\r\n", b"\x1b[31m", b"9" * 400, 
 
 
 @pytest.fixture(scope="module")
-def target(start_once, bundle_path, tmp_path_factory):
+def target(start_once, filterable_bundle, tmp_path_factory):
     """A service whose log is at its most talkative; at the end it is alive, no larger, and has told nothing."""
-    folder = shutil.copytree(bundle_path, tmp_path_factory.mktemp("changed") / "bundles")  # requests change it
+    folder = shutil.copytree(filterable_bundle, tmp_path_factory.mktemp("changed") / "bundles")  # requests change it
     process = start_once("--log-level", "debug", "--bundle", str(folder))
     with httpx.Client(base_url=process.url) as client:
         for _ in range(50):  # what is allocated once, is now
@@ -163,7 +165,7 @@ RIGHT = {
 """Bodies of about that size; all are answered with 200."""
 MEMBERS = ('"{}":1', '"{}":[]', '"{}":{{}}', '"user_id":{}', '"items":[{}]')
 """Members of an object, to be repeated with numbers."""
-FIELDS = ("", '"properties":', '"exclude_item_ids":')
+FIELDS = ("", '"properties":', '"exclude_item_ids":', '"filter":')
 """Where the object lies in an entry."""
 ENVELOPES = (("", 1), ("events", 1), ("events", 1000), ("requests", 256))
 """What array the entries are in, and how many."""

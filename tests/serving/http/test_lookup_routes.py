@@ -196,6 +196,7 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "exclude_seen",
         "exclude_item_ids",
         "candidate_item_ids",
+        "filter",
         "min_history_version",
         "timeout_ms",
         "variant",
@@ -203,7 +204,7 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "explain",
         "ranker",
     }
-    assert set(schemas["Recommendation"]["properties"]) == set(client.recommend(user_id=user, explain=True))
+    assert set(schemas["Recommendation"]["properties"]) == {*client.recommend(user_id=user, explain=True), "allowed"}
     [item] = client.recommend(user_id=user, k=1, return_metadata=True, explain=True)["items"]
     assert set(schemas["RankedItem"]["properties"]) == set(item)
     found = client.get("/items?query=i01").json()

@@ -24,6 +24,7 @@ CONTRACT = [
     ("nextitem_fallback_total", "counter", {"reason"}),
     ("nextitem_shed_total", "counter", {"reason"}),
     ("nextitem_explained_total", "counter", {"result"}),
+    ("nextitem_filtered_total", "counter", {"plan"}),
     ("nextitem_batch_size", "histogram", set()),
     ("nextitem_queue_depth", "gauge", set()),
     ("nextitem_queue_wait_seconds", "histogram", set()),
@@ -154,7 +155,7 @@ def test_labels_are_bounded(metrics):
         metrics.event_handled(event_type=f"type{number}", result="rejected")
     metrics.event_handled(event_type=["view"], result="rejected")
     _, samples = read(metrics)
-    assert len(samples) < 480
+    assert len(samples) < 500
     assert (
         samples['nextitem_http_request_duration_seconds_count{code="404",method="other",route="unmatched"}'] == 10_000
     )

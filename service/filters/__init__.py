@@ -1,0 +1,1 @@
+"""Which items a request's filter allows: the filter read, checked against a model's columns, and made a mask."""

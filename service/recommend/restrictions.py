@@ -1,0 +1,64 @@
+"""Which items of a model a request may be answered with. Whatever else restricts them belongs here, beside the filter.
+
+What a filter allows is found once and kept for the next requests, as long as there is room.
+"""
+
+import asyncio
+from collections import OrderedDict
+from functools import partial
+
+from model.contract.allowed import Allowed
+from model.contract.attributes import Attributes
+from service.filters.filter import Filter
+from service.inference.model import LiveModel
+from service.system.side_thread import SideThread
+
+KEPT = 64
+KEPT_BYTES = 64 << 20
+"""So many masks are kept for a model, or so many bytes of them, at a byte an item; and always one."""
+AT_ONCE_NS = 500_000
+"""What takes longer is found beside the event loop."""
+
+_thread = SideThread("filters", limit=16)  # a batch may wait for all of them
+
+
+class Restrictions:
+    """Of one model. Its methods belong to the loop."""
+
+    def __init__(self, model: LiveModel) -> None:
+        self._attributes = model.attributes or Attributes(len(model.vocabulary), {})
+        self._room = max(1, min(KEPT, KEPT_BYTES // model.vocabulary.table_size))
+        self._kept: OrderedDict[Filter, Allowed] = OrderedDict()
+        """The one asked for last stands last."""
+        self._under_way: dict[Filter, asyncio.Task[Allowed]] = {}
+
+    async def find(self, wanted: Filter) -> Allowed:
+        """The items that a filter allows; the same object for equal filters while it is kept.
+
+        Raises Invalid if the model's bundle lacks a field of the filter or has it of another type, and Overloaded if
+        too many requests wait for theirs.
+        """
+        known = self._kept.get(wanted)
+        if known is not None:
+            self._kept.move_to_end(wanted)
+            return known
+        wanted.check(self._attributes)
+        if wanted.estimate_work(self._attributes) <= AT_ONCE_NS:
+            return self._keep(wanted, wanted.allow(self._attributes))
+        task = self._under_way.get(wanted)
+        if task is None:
+            task = self._under_way[wanted] = asyncio.create_task(self._find_beside(wanted))
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may wait any more
+        return await asyncio.shield(task)
+
+    async def _find_beside(self, wanted: Filter) -> Allowed:
+        try:
+            return self._keep(wanted, await _thread.run(partial(wanted.allow, self._attributes)))
+        finally:
+            del self._under_way[wanted]
+
+    def _keep(self, wanted: Filter, allowed: Allowed) -> Allowed:
+        self._kept[wanted] = allowed
+        if len(self._kept) > self._room:
+            self._kept.popitem(last=False)
+        return allowed
