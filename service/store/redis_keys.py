@@ -17,6 +17,18 @@ WORKERS: Final = f"{PREFIX}workers"
 """What each worker serves (worker_states.py)."""
 
 
+class CatalogueKeys:
+    """The keys of the catalogue, in the order of KEYS in catalogue.lua. The braces put them into one cluster slot.
+
+    A store has one catalogue, as it has one history of each user: item ids mean the same in both.
+    """
+
+    __slots__ = ("items", "log", "version")
+
+    def __init__(self, prefix: str = PREFIX) -> None:
+        self.version, self.items, self.log = (f"{prefix}{{catalogue}}:{kind}" for kind in ("version", "items", "log"))
+
+
 class Keys:
     """The keys of one user, in the order of KEYS in append.lua; `erasing` is for erase.lua only.
 
