@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from model.contract.query import Answer, Question
 from service.api.requests import RecommendRequest
 from service.api.responses import Degraded, Source
+from service.catalogue.live import CatalogueView
 from service.store.records import History
 from service.telemetry.stage_timer import Stage, StageTimer
 
@@ -24,6 +25,8 @@ class PendingRequest:
     patience: float = 1.0
     """Share of the time left now that the work on it may take; the rest is for somebody else's answer."""
     history: History | None = None
+    catalogue: CatalogueView | None = None
+    """None while no item was ever changed."""
     question: Question | None = None
     ranking: Answer | None = None
     ranked_by: Source = "model"

@@ -8,12 +8,22 @@ reason as `degraded`:
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
 
+from model.contract.allowed import Allowed
 from model.contract.event_inputs import Events
 from model.contract.query import Question, encode_question
 from service.api.responses import Degraded, Recommendation
-from service.errors import EngineUnavailable, FieldError, HistoryBehind, Invalid, StoreUnavailable
+from service.catalogue.live import LiveCatalogue
+from service.errors import (
+    CatalogueBehind,
+    EngineUnavailable,
+    FieldError,
+    HistoryBehind,
+    Invalid,
+    StoreUnavailable,
+)
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
 from service.recommend.batcher import Expired
@@ -29,6 +39,8 @@ WITHOUT_MODEL = ("neighbours", "popular")
 """Rankers that a request may name and that leave the engine alone."""
 READ_SHARE = 0.4
 """Share of the remaining time that the store may take, so that enough remains to answer without it."""
+LAST_MOMENT_S = 0.005
+"""How long an answer whose time is over may take to look at the catalogue: half of what is reserved for writing it."""
 _NO_NEIGHBOURS = FieldError(
     "/ranker", "unknown_ranker", "the bundle has no neighbours: publish it with --neighbours to have them"
 )
@@ -37,9 +49,18 @@ _NO_NEIGHBOURS = FieldError(
 class Pipeline:
     """Answers pending requests by one model, the store and what replaces each of them."""
 
-    def __init__(self, model: LiveModel, *, store: HistoryStore, breaker: CircuitBreaker, runner: EngineRunner) -> None:
+    def __init__(
+        self,
+        model: LiveModel,
+        *,
+        store: HistoryStore,
+        breaker: CircuitBreaker,
+        catalogue: LiveCatalogue,
+        runner: EngineRunner,
+    ) -> None:
         """`breaker` guards reads of histories."""
         self._model = model
+        self._catalogue = catalogue
         self._store = store
         self._breaker = breaker
         self._runner = runner
@@ -52,19 +73,23 @@ class Pipeline:
         model = self._model
         await self.read_histories(batch)
         start_stage(batch, "encode")
+        allowed = self._catalogue.find_allowed(model.vocabulary)
         for pending in batch:
-            _encode(model, pending)
+            _encode(model, pending, allowed)
         start_stage(batch, "queue")
         await self._rank(model, batch)
         start_stage(batch, "respond")
         return [make_response(model, pending, self.role) if pending.wanted else Expired() for pending in batch]
 
     def answer_degraded(self, pending: PendingRequest, reason: Degraded) -> Recommendation:
-        """Answer at once from what is known so far. Raises HistoryBehind if the history is too old."""
+        """Answer at once from what is known so far. Raises VersionBehind if that is too old.
+
+        Await `read_histories` or `confirm_catalogue` before: items that are not available are left out as of then.
+        """
         pending.timer.record(pending.stage)
         if pending.question is None:
-            _check_version(pending)
-            _encode(self._model, pending)
+            _check_versions(pending)
+            _encode(self._model, pending, self._catalogue.find_allowed(self._model.vocabulary))
             pending.timer.record("encode")
         pending.ranking, pending.degraded = None, reason
         answer = make_response(self._model, pending, self.role)
@@ -75,7 +100,7 @@ class Pipeline:
     async def answer_without_model(self, pending: PendingRequest) -> Recommendation:
         """Answer by the ranker of WITHOUT_MODEL that the request names.
 
-        Raises HistoryBehind, and Invalid if the bundle has no neighbours.
+        Raises VersionBehind, and Invalid if the bundle has no neighbours.
         """
         if pending.request.ranker == "neighbours" and self._model.neighbours is None:
             raise Invalid([_NO_NEIGHBOURS])
@@ -83,7 +108,7 @@ class Pipeline:
         if not pending.wanted:  # its history may not have been read
             return self.answer_degraded(pending, "deadline")
         start_stage([pending], "encode")
-        _encode(self._model, pending)
+        _encode(self._model, pending, self._catalogue.find_allowed(self._model.vocabulary))
         if pending.request.ranker == "neighbours" and pending.question and len(pending.question.history):
             await self._rank_neighbours(pending, pending.question)
         start_stage([pending], "respond")
@@ -104,20 +129,45 @@ class Pipeline:
             pending.degraded = "deadline"
 
     async def read_histories(self, batch: Sequence[PendingRequest]) -> None:
-        """Read all histories in one round trip, within the latest deadline of the batch."""
+        """Read all histories and the catalogue's version in one round trip, within the latest deadline of the batch.
+
+        A catalogue that has changed since the last time takes another.
+        """
         start_stage(batch, "history")
         readers = [
             (pending, pending.request.user_id)
             for pending in batch
             if pending.request.user_id is not None and pending.wanted
         ]
-        if not readers:
-            return
+        if readers:
+            await self._read(readers)
+        if batch:
+            await self._follow_catalogue(batch, within_s=READ_SHARE * max(pending.left_s for pending in batch))
+        for pending in batch:
+            _check_versions(pending)
+
+    async def confirm_catalogue(self, pending: PendingRequest) -> None:
+        """Look at the catalogue for an answer that is given without reading anything, though its time may be over."""
+        if pending.question is None:
+            await self._follow_catalogue([pending], within_s=max(LAST_MOMENT_S, READ_SHARE * pending.left_s))
+
+    async def _follow_catalogue(self, batch: Sequence[PendingRequest], *, within_s: float) -> None:
+        since_s = max(pending.timer.started for pending in batch)
+        if not self._catalogue.is_current(since_s) and within_s > 0:
+            start_stage(batch, "history")
+            await self._catalogue.follow(since_s, within_s=within_s)
+        view = self._catalogue.view(since_s)
+        if view is not None:
+            for pending in batch:
+                pending.catalogue = view
+
+    async def _read(self, readers: Sequence[tuple[PendingRequest, str]]) -> None:
         within_s = READ_SHARE * max(pending.left_s for pending, _ in readers)
         try:
             with self._breaker.guard(within_s=within_s):
                 histories = await self._store.read_many([user_id for _, user_id in readers], within_s=within_s)
         except StoreUnavailable as error:
+            self._catalogue.note_failure(time.perf_counter())
             rushed = ran_out(error, within_s)  # then the store is not at fault
             for pending, _ in readers:
                 pending.degraded = "deadline" if rushed else "store_unavailable"
@@ -127,8 +177,6 @@ class Pipeline:
                     pending.history = history
                 else:  # only this user's history is unreadable
                     pending.degraded = "store_unavailable"
-        for pending, _ in readers:
-            _check_version(pending)
 
     async def _rank(self, model: LiveModel, batch: Sequence[PendingRequest]) -> None:
         """Run the model once for all requests with a known item that still wait when the run begins."""
@@ -155,13 +203,16 @@ class Pipeline:
             pending.ranking = answer
 
 
-def _check_version(pending: PendingRequest) -> None:
+def _check_versions(pending: PendingRequest) -> None:
     version = pending.request.min_history_version
     if version is not None and (pending.history is None or pending.history.version < version):
         pending.failure = HistoryBehind()
+    version = pending.request.min_catalogue_version
+    if version and (pending.catalogue is None or pending.catalogue.version < version):
+        pending.failure = CatalogueBehind()
 
 
-def _encode(model: LiveModel, pending: PendingRequest) -> None:
+def _encode(model: LiveModel, pending: PendingRequest, allowed: Allowed | None) -> None:
     if pending.failure is not None:
         return
     request = pending.request
@@ -176,6 +227,7 @@ def _encode(model: LiveModel, pending: PendingRequest) -> None:
             exclude_history=request.exclude_seen,
             events=_events_of(pending) if model.reads_events else None,
             event_types=model.event_types,
+            allowed=allowed,
         )
     except Exception as error:  # noqa: BLE001 - one request must not fail the others of its batch
         pending.failure = error

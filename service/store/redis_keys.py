@@ -11,7 +11,7 @@ PARTITIONS: Final = 64
 PREFIX: Final = "nextitem:"
 
 LOST_EVENTS: Final = f"{PREFIX}lost_events"
-"""How many events the embedded store has lost (loss_detection.py), until an operator acknowledges it."""
+"""How many events and changes of the catalogue the embedded store has lost (loss_detection.py), until acknowledged."""
 
 WORKERS: Final = f"{PREFIX}workers"
 """What each worker serves (worker_states.py)."""

@@ -43,6 +43,8 @@ CONTRACT = [
     ("nextitem_erasures_pending", "gauge", set()),
     ("nextitem_erasure_oldest_pending_timestamp_seconds", "gauge", set()),
     ("nextitem_store_clock_skew_seconds", "gauge", set()),
+    ("nextitem_catalogue_version", "gauge", set()),
+    ("nextitem_catalogue_behind_total", "counter", set()),
     ("nextitem_http_connections", "gauge", set()),
     ("nextitem_model_info", "gauge", {"name", "version", "provider", "digest"}),
     ("nextitem_model_trained_timestamp_seconds", "gauge", set()),
