@@ -19,7 +19,7 @@ class Allowed:
         What it says of PAD and MASK does not matter. Raises ValueError for anything but a row of truth values.
         """
         known = np.array(mask)
-        if known.ndim != 1 or known.dtype != np.bool_ or len(known) < 2:  # noqa: PLR2004 - PAD and MASK
+        if known.ndim != 1 or known.dtype != np.bool_ or len(known) < 2:
             raise ValueError("a mask holds one truth value for PAD, for each item and for MASK")
         known[0] = known[-1] = False
         known.flags.writeable = False

@@ -33,12 +33,11 @@ CALL_LIMIT_S: Final = 5.0
 CLIENT_NAME: Final = "nextitem-guard"
 """Name of its connection in the server's CLIENT LIST."""
 
+Counted = Literal["events", "catalogue"]
+"""What is counted, as the file of the marks names it."""
 _NAMES: Final[Mapping[Counted, str]] = {"events": "events", "catalogue": "changes of the catalogue"}
 _RUNBOOK = "see docs/runbook.md, Lost events"
 _log = logging.getLogger(__name__)
-
-Counted = Literal["events", "catalogue"]
-"""What is counted, as the file of the marks names it."""
 
 Sizes = Mapping[str, int]
 """The bytes of each file of the append-only folder."""

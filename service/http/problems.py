@@ -1,7 +1,6 @@
 """Answers every error as application/problem+json (RFC 9457), never with input in it."""
 
 import random
-from collections.abc import Mapping
 from dataclasses import asdict
 
 import orjson
@@ -10,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Scope
 
 from service.errors import (
@@ -25,6 +25,8 @@ from service.errors import (
 )
 
 MEDIA_TYPE = "application/problem+json"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+"""What routes may have, in the order in which the header Allow names them."""
 RETRY_AFTER_S = (1, 2, 3)
 """One is drawn per answer, so that clients refused together do not all retry together."""
 
@@ -65,7 +67,7 @@ async def _answer_ours(request: Request, error: Exception) -> Response:
 async def _answer_framework(request: Request, error: Exception) -> Response:
     problem: Problem = Internal()
     if isinstance(error, HTTPException):
-        problem = _translate(error.status_code, error.headers or {})
+        problem = _translate(error.status_code, request)
     return answer_problem(problem, request.scope)
 
 
@@ -74,10 +76,17 @@ async def _answer_validation(request: Request, _error: Exception) -> Response:
     return answer_problem(Invalid(), request.scope)
 
 
-def _translate(status: int, headers: Mapping[str, str]) -> Problem:
+def _translate(status: int, request: Request) -> Problem:
     match status:
         case 404:
             return NotFound()
         case 405:
-            return MethodNotAllowed(headers.get("Allow", headers.get("allow", "")).split(", "))
+            return MethodNotAllowed(_list_methods(request))
     return Internal()
+
+
+def _list_methods(request: Request) -> list[str]:
+    """The methods of all routes of a request's path: the framework names those of the first one only."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    found = {method for route in routes for method in getattr(route, "methods", None) or ()}
+    return [method for method in METHODS if method in found]

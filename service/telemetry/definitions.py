@@ -142,8 +142,8 @@ STORE_MEMORY_LIMIT: Final = GaugeDefinition(
 )
 STORE_LOST_EVENTS: Final = GaugeDefinition(
     "nextitem_store_lost_events",
-    "Events and changes of the catalogue that the embedded store has lost, until an operator acknowledges the loss; NaN "
-    "while it does not answer",
+    "Events and changes of the catalogue that the embedded store has lost, until an operator acknowledges the loss; "
+    "NaN while it does not answer",
     "livemostrecent",
 )
 ARCHIVE_LAST_SUCCESS: Final = GaugeDefinition(
