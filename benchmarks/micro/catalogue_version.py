@@ -3,7 +3,6 @@
 `python -m benchmarks.micro.catalogue_version`: one user a read, over an embedded store of its own.
 """
 
-import asyncio
 import statistics
 import tempfile
 import time
