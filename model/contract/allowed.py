@@ -5,6 +5,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+BLOCK = 64
+"""Items of a block, in which graphs look for the best ones. Masks fill whole blocks."""
+
+
+def count_bytes(item_count: int) -> int:
+    """How many bytes a mask over V items has for a graph, a bit for each column of the item table's whole blocks."""
+    return -(-(item_count + 2) // BLOCK) * (BLOCK // 8)
+
 
 class Allowed:
     """The items that may be answered. Immutable and compared by identity.
@@ -61,6 +69,14 @@ class Allowed:
     def forbidden(self) -> NDArray[np.int32]:
         """The items that may not be answered, by index."""
         return (np.flatnonzero(~self.mask[1:-1]) + 1).astype(np.int32)
+
+    @cached_property
+    def bits(self) -> NDArray[np.uint8]:
+        """The mask as a graph takes it: `count_bytes` bytes of eight items each, the first one the lowest bit."""
+        packed = np.zeros(count_bytes(self.item_count), dtype=np.uint8)
+        found = np.packbits(self.mask, bitorder="little")
+        packed[: len(found)] = found
+        return packed
 
     def __and__(self, other: "Allowed") -> "Allowed":
         """What both allow. Raises ValueError for masks of different vocabularies' sizes."""

@@ -15,8 +15,9 @@ from model.contract.vocabulary import UNKNOWN, Vocabulary
 INPUTS = ("item_ids", "lengths", "exclude", "candidates", "k")
 OUTPUTS = ("indexes", "scores")
 """The graph's signature by name (model/export/graph.py has the shapes). A manifest may add event_inputs.py."""
+RANKED, SCORED, ALLOWED, ALLOWED_ROWS = OPTIONAL = ("ranked", "scored_candidates", "allowed", "allowed_rows")
 CANDIDATE_SCORES = "candidate_scores"
-"""An output that graphs of earlier versions lack. Readers that do not know it leave it alone."""
+"""Inputs that may be left out, and an output of theirs. Graphs of earlier versions have none of them."""
 
 
 def is_signature(names: Collection[str]) -> bool:
@@ -28,7 +29,7 @@ class Question(NamedTuple):
     """One question in indexes: the known history, what never to answer, what alone to answer, and how many.
 
     And what is known of the history's events, by optional input, if anything; and which items may be answered at all,
-    (V + 2) by index, false at PAD and MASK, if not all of them. Questions of one filter share one such array.
+    if not all of them. Questions of one filter share one such mask.
     """
 
     history: NDArray[np.int32]
@@ -61,8 +62,11 @@ def encode_question(
     """Turn ids into indexes, the history's oldest first. Unknown items drop out; `k` is cut to the catalogue.
 
     No candidates (None) mean no restriction, while candidates that are all unknown leave nothing to rank. `events` are
-    what came with each item of the history, if the graph wants to know.
+    what came with each item of the history, if the graph wants to know. Raises ValueError for a mask over another
+    number of items than the vocabulary has.
     """
+    if allowed is not None and allowed.item_count != len(vocabulary):
+        raise ValueError("a mask over another vocabulary")
     features: dict[str, NDArray[Any]] | None = None
     if events is None:
         known = vocabulary.encode_known(history)
@@ -88,7 +92,7 @@ def stack_questions(
 ) -> dict[str, NDArray[Any]]:
     """The graph's inputs for B questions (model/export/graph.py), `k` being the largest asked for.
 
-    Of the optional ones those that `inputs` name.
+    Of those of events the ones that `inputs` name; ALLOWED and ALLOWED_ROWS where a question has a mask.
     """
     item_ids, lengths = encode_histories(
         [question.history for question in questions], max_length=max_length, mask_index=mask_index
@@ -109,7 +113,34 @@ def stack_questions(
             for name in ABSENT
             if name in inputs
         },
+        **_stack_allowed(questions),
     }
+
+
+def _stack_allowed(questions: Sequence[Question]) -> dict[str, NDArray[Any]]:
+    """The masks of the questions that have one, and the rows of these; nothing without any."""
+    found = [(row, question.allowed.bits) for row, question in enumerate(questions) if question.allowed is not None]
+    if not found:
+        return {}
+    return {
+        ALLOWED: np.stack([bits for _, bits in found]).astype(np.int32),
+        ALLOWED_ROWS: np.array([[row] for row, _ in found], dtype=np.int64),
+    }
+
+
+def select_rows(feed: Mapping[str, NDArray[Any]], rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+    """The inputs for some questions of a batch, without the columns that are padding in all of them."""
+    whole = ("k", *OPTIONAL)
+    picked = {name: value if name in whole else value[rows] for name, value in feed.items()}
+    T = int(picked["lengths"].max())
+    picked |= {name: picked[name][:, -T:] for name in ("item_ids", *ABSENT) if name in picked}
+    if ALLOWED in feed:
+        places = np.full(len(feed["lengths"]), -1)
+        places[rows] = np.arange(len(rows))
+        moved = places[feed[ALLOWED_ROWS]]
+        kept = moved[:, 0] >= 0
+        picked |= {ALLOWED: feed[ALLOWED][kept], ALLOWED_ROWS: moved[kept]}
+    return picked
 
 
 def skip_ranking(feed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -117,7 +148,13 @@ def skip_ranking(feed: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
     Rows of candidates are aligned to the right, as `stack_questions` has them, and so are their scores.
     """
-    return {**feed, "exclude": feed["exclude"][:0]}
+    return {
+        **feed,
+        "exclude": feed["exclude"][:0],
+        "candidates": feed["candidates"][:0],
+        RANKED: np.zeros(1, dtype=np.int64),
+        SCORED: feed["candidates"],
+    }
 
 
 def decode_answers(

@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
+from model.contract.allowed import BLOCK
 from model.export.nodes import Nodes
 
-NEVER = np.iinfo(np.int32).min
-"""What is excluded, among whole numbers."""
-
-BLOCK = 64
-"""Items whose best score stands for all of them, and that share a step."""
+LIFT = 1 << 29
+"""Above any score in whole numbers: what is excluded has -LIFT, or LIFT less than it had, or both. Three of it fit into
+32 bits, and half of it tells scores from others."""
 
 _LEVELS = 127
 """Of states, and what two neighbouring columns of one sign come to before rounding, which adds 1 at most."""
@@ -51,7 +50,12 @@ class Quantized:
 
     @classmethod
     def from_items(cls, table: NDArray[np.float32], bias: NDArray[np.float32]) -> "Quantized":
-        """Take a table (V', D) and a bias (V'), -inf at what is no item; V' is a multiple of 64."""
+        """Take a table (V', D) and a bias (V'), -inf at what is no item; V' is a multiple of 64.
+
+        Raises ValueError for a table so wide, of 16,000 columns, that a score could come near LIFT.
+        """
+        if _ZERO * _ZERO * (table.shape[1] + _BIAS_COLUMNS) >= LIFT // 2:
+            raise ValueError("a table too wide to be scanned in whole numbers")
         real = np.isfinite(bias)
         bias = np.where(real, bias, 0).astype(np.float32)
         largest = float(np.abs(table).max(initial=0.0)) or 1.0
@@ -99,9 +103,8 @@ class Integers(NamedTuple):
 
 def scan_integers(nodes: Nodes, state: str, items: Quantized) -> Integers:
     """Score all items by states (B, D) in whole numbers."""
-    rows = nodes.add("Concat", nodes.add("Shape", state, end=1), nodes.one(1), axis=0)
-    lift = nodes.constant("lift", np.full((1, _BIAS_COLUMNS), items.lift), np.float32)
-    lifted = nodes.add("Concat", state, nodes.add("Expand", lift, rows), axis=1)  # h'
+    beside = nodes.constant("beside", [0, 0, 0, _BIAS_COLUMNS], np.int64)
+    lifted = nodes.add("Pad", state, beside, nodes.constant("lift", items.lift, np.float32))  # h'
     largest = nodes.add("ReduceMax", nodes.add("Abs", lifted), nodes.one(1), keepdims=1)
     step = nodes.add("Div", largest, nodes.constant("levels", _LEVELS, np.float32))
     numbers = nodes.add("Round", nodes.add("Div", lifted, step))
@@ -158,7 +161,7 @@ def choose_items(nodes: Nodes, chosen: str, blocks: str, bounds: Bounds) -> tupl
 
 def _read(nodes: Nodes, numbers: str, step: str) -> tuple[str, str]:
     """Which whole numbers are scores, and the scores."""
-    possible = nodes.add("Greater", numbers, nodes.constant("void", NEVER, np.int32))
+    possible = nodes.add("Greater", numbers, nodes.constant("half_void", -LIFT // 2, np.int32))
     return possible, nodes.add("Mul", nodes.add("Cast", numbers, to=TensorProto.FLOAT), step)
 
 

@@ -1,6 +1,6 @@
 """Check that the exported graph answers as PyTorch does. The queries become the bundle's golden examples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,8 +8,9 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
+from model.contract.allowed import Allowed
 from model.contract.event_inputs import ABSENT
-from model.contract.golden import Golden, examine
+from model.contract.golden import Golden, compare, examine
 from model.contract.query import (
     CANDIDATE_SCORES,
     OUTPUTS,
@@ -83,7 +84,8 @@ def check_parity(
 ) -> None:
     """Ask the graph every example, alone and all in one batch. Raises ExportError at the first other answer.
 
-    And about the expected items as candidates that are scored, not ranked. Nothing is known of the examples' events: a
+    And without every other expected item, which a mask forbids; and about the expected items as candidates that are
+    scored, not ranked. Nothing is known of the examples' events: a
     graph that reads them, by the optional `inputs`, answers without.
     """
     session = _open(graph)
@@ -97,6 +99,7 @@ def check_parity(
     fault = examine(examples, vocabulary, answer, tolerance=TOLERANCE)
     if fault is not None:
         raise ExportError(f"the graph and PyTorch disagree: {fault}")
+    _check_masks(examples, vocabulary, answer)
     for batch in [*([example] for example in examples), examples]:
         named = [
             example.encode(vocabulary)._replace(candidates=vocabulary.encode_known(example.expected_items))
@@ -108,6 +111,24 @@ def check_parity(
             apart = np.abs(scores[len(scores) - len(wanted) :] - wanted).max(initial=0)
             if not apart <= TOLERANCE:
                 raise ExportError(f"the graph and PyTorch disagree about candidates: a score is {apart:.2g} apart")
+
+
+def _check_masks(
+    examples: Sequence[Golden], vocabulary: Vocabulary, answer: Callable[[Sequence[Question]], list[Answer]]
+) -> None:
+    forbidden = [vocabulary.encode_known(example.expected_items[::2]) for example in examples]
+    asked = [
+        example.encode(vocabulary)._replace(allowed=Allowed.all_but(items, item_count=len(vocabulary)))
+        for example, items in zip(examples, forbidden, strict=True)
+    ]
+    for example, items, got in zip(examples, forbidden, answer(asked), strict=True):
+        wanted = example.expected_items[1::2], example.expected_scores[1::2]
+        n = len(wanted[0])
+        fault = compare((got.item_ids[:n], got.scores[:n]), wanted, k=n, tolerance=TOLERANCE)
+        if fault is None and not set(vocabulary.decode(items.tolist())).isdisjoint(got.item_ids):
+            fault = "a forbidden item is answered"
+        if fault is not None:
+            raise ExportError(f"the graph and PyTorch disagree about masks: {fault}")
 
 
 def check_events(
@@ -158,5 +179,6 @@ def _draw_events(draw: np.random.Generator, history: Sequence[int], type_count: 
 
 def _open(graph: bytes) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # inputs with defaults are meant to be no constants
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

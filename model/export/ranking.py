@@ -1,4 +1,4 @@
-"""States -> the k best items: exclusion, candidates and top-k inside the graph, so that k numbers leave it, not V.
+"""States -> the k best items: exclusion, candidates, masks and top-k inside the graph, so that k numbers leave it.
 
 Three scans give the same items and scores:
   plain    every item is scored and masked, and one TopK reads them all
@@ -6,15 +6,21 @@ Three scans give the same items and scores:
   int8     items are scored in whole numbers, which reads a quarter of the bytes; blocks, then items, that their error
            bound leaves possible are scored again in float32 (model/export/int8_scan.py)
 
-Rows beyond those of `exclude` are not ranked, and cost no scan: they ask for `candidate_scores` alone, the state times
-the candidates' rows of the table. Nothing of ONNX Runtime's could leave the scan out
+Rows beyond those that are `ranked` cost no scan: they ask for `candidate_scores` alone, the state times the rows of the
+table that are asked for. Nothing of ONNX Runtime's could leave the scan out
 (docs/decisions/0019-rows-that-are-not-ranked.md).
+
+Masks have rows of their own, so that a run without masks has nothing to do
+(docs/decisions/0020-which-items-may-be-answered.md). What is forbidden is out before blocks are chosen: only what may
+be answered competes, so that what is said of the scans holds among it.
 
 Why k blocks suffice: let item x stand outside the k blocks that come first by (best score, index). Each of them holds
 an item that is better than x, or as good and of a lower index. So x is none of the k best by score and index.
 
-Shapes: B batch, R <= B rows that are ranked, D width, V items, K results, X excluded, C candidates, G blocks, M blocks
-looked into, P = 64 M items, Q of them scored again.
+Every node costs a lone run about a microsecond, whatever it does: what can be one node is one.
+
+Shapes: B batch, R <= B rows that are ranked, D width, V items, K results, X excluded, C candidates, G blocks of items,
+V' = 64 G > V + 1 columns, F masks of W = 8 G bytes, M blocks looked into, P = 64 M items, Q of them scored again.
 """
 
 from typing import Literal, NamedTuple
@@ -22,15 +28,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
+from onnx import helper
 
-from model.export.int8_scan import BLOCK, NEVER, Quantized, bound_scores, choose_blocks, choose_items, scan_integers
-from model.export.nodes import Nodes
+from model.contract.allowed import BLOCK
+from model.contract.query import ALLOWED, ALLOWED_ROWS, CANDIDATE_SCORES, RANKED, SCORED
+from model.export.int8_scan import LIFT, Quantized, bound_scores, choose_blocks, choose_items, scan_integers
+from model.export.nodes import FUSED_DOMAIN, Nodes
+from model.export.signature import declare_signature
 
 Scan = Literal["plain", "float32", "int8"]
-
-_NAMED = "rank_named"
-"""The candidates of the rows that are ranked (R, C)."""
 
 
 class Items(NamedTuple):
@@ -39,118 +45,109 @@ class Items(NamedTuple):
     table: NDArray[np.float32]
     bias: NDArray[np.float32]
 
-    def pad(self, rows: int) -> "Items":
-        """The table with as many rows, and a bias for each of them, -inf at what is no item."""
+    def pad(self) -> "Items":
+        """Whole blocks of rows of the table, and a bias for each row, -inf at what is no item."""
+        rows = -(-len(self.table) // BLOCK) * BLOCK
         bias = np.full(rows, -np.inf, dtype=np.float32)
         bias[1 : len(self.bias) + 1] = self.bias
         return Items(np.pad(self.table, ((0, rows - len(self.table)), (0, 0))), bias)
 
 
-def append_ranking(graph: onnx.GraphProto, items: Items, scan: Scan) -> None:
+def append_ranking(model: onnx.ModelProto, items: Items, scan: Scan) -> None:
     """Rank the items by the graph's output, states (B, D): the signature becomes that of model/export/graph.py.
 
     The scan `plain` adds a second output (B, V + 2), if there is one, to the scores.
     """
+    graph = model.graph
     state, *lift = (output.name for output in graph.output)
-    _declare(graph)
+    declare_signature(graph, item_count=len(items.bias))
+    model.opset_import.append(helper.make_opsetid(FUSED_DOMAIN, 1))
     nodes = Nodes(graph)
-    items = items.pad(len(items.table) if scan == "plain" else -(-len(items.table) // BLOCK) * BLOCK)
+    items = items.pad()
     _score_candidates(nodes, state, items, lift)
-    rows = nodes.add("Shape", "exclude", end=1)
-    _take_first(nodes, "candidates", rows, _NAMED)
-    state, *lift = (_take_first(nodes, name, rows) for name in (state, *lift))
-    if scan == "plain":
-        _rank_all(nodes, state, items, lift)
-    else:
-        rank = _rank_blocks if scan == "float32" else _rank_integers
-        rank(nodes, state, items)
-
-
-def _declare(graph: onnx.GraphProto) -> None:
-    del graph.output[:]
-    graph.input.extend(
-        [
-            helper.make_tensor_value_info("exclude", TensorProto.INT32, ["R", "X"]),
-            helper.make_tensor_value_info("candidates", TensorProto.INT32, ["B", "C"]),
-            helper.make_tensor_value_info("k", TensorProto.INT64, [1]),
-        ]
-    )
-    graph.output.extend(
-        [
-            helper.make_tensor_value_info("indexes", TensorProto.INT64, ["R", "K"]),
-            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["R", "K"]),
-            helper.make_tensor_value_info("candidate_scores", TensorProto.FLOAT, ["B", "C"]),
-        ]
-    )
-
-
-def _take_first(nodes: Nodes, values: str, rows: str, name: str = "") -> str:
-    """The first `rows` of `values`."""
-    return nodes.add("Slice", values, nodes.one(0), rows, outputs=(name,) if name else ())
+    state, *lift = (nodes.add("Slice", name, nodes.one(0), RANKED) for name in (state, *lift))
+    rank = {"plain": _rank_all, "float32": _rank_blocks, "int8": _rank_integers}[scan]
+    rank(nodes, state, items, lift)
 
 
 def _score_candidates(nodes: Nodes, state: str, items: Items, lift: list[str]) -> None:
-    """What the scan gives the candidates, -inf at PAD and MASK: excluded or not, in every row."""
-    scores = _score_again(nodes, state, items, "candidates")
+    """What the scan gives the items of SCORED, -inf at PAD and MASK: excluded or not, in every row."""
+    last = (CANDIDATE_SCORES,)
+    scores = _score_again(nodes, state, items, SCORED, outputs=() if lift else last)
     for added in lift:
-        scores = nodes.add("Add", scores, nodes.add("GatherElements", added, "candidates", axis=1))
-    nodes.add("Identity", scores, outputs=("candidate_scores",))
+        nodes.add("Add", scores, nodes.add("GatherElements", added, SCORED, axis=1), outputs=last)
 
 
 def _rank_all(nodes: Nodes, state: str, items: Items, lift: list[str]) -> None:
     scores = _score(nodes, state, items)
     for added in lift:
-        scores = nodes.add("Add", scores, added)
-    never = nodes.constant("never", -np.inf, np.float32)
-    kept = _exclude(nodes, scores, "exclude", never)
-    allowed = nodes.add("Or", _name(nodes, scores), _unrestricted(nodes))
-    ranked = nodes.add("Where", allowed, kept, never)
-    nodes.add("TopK", ranked, "k", outputs=("scores", "indexes"), axis=1)
+        filled = nodes.constant("filled", [0, 0, 0, len(items.bias) - len(items.table)], np.int64)
+        scores = nodes.add("Add", scores, nodes.add("Pad", added, filled))
+    scores = _forbid(nodes, _restrict(nodes, scores, items), -np.inf, np.float32)
+    nodes.add("TopK", scores, "k", outputs=("scores", "indexes"), axis=1)
 
 
-def _rank_blocks(nodes: Nodes, state: str, items: Items) -> None:
-    never = nodes.constant("never", -np.inf, np.float32)
-    scores = _exclude(nodes, _score(nodes, state, items), "exclude", never)
-    best = _find_best(nodes, scores, items, never)
-    _, blocks = nodes.top(best, nodes.add("Min", "k", nodes.one(len(items.bias) // BLOCK)))
+def _rank_blocks(nodes: Nodes, state: str, items: Items, _lift: list[str]) -> None:
+    scores = _forbid(nodes, _restrict(nodes, _score(nodes, state, items), items), -np.inf, np.float32)
+    _, blocks = nodes.top(_find_best(nodes, scores, items), nodes.add("Min", "k", nodes.one(len(items.bias) // BLOCK)))
     positions = _list_positions(nodes, nodes.sort(blocks))
-    chosen = nodes.add(
-        "Where", _allow(nodes, scores, positions), nodes.add("GatherElements", scores, positions, axis=1), never
-    )
-    _answer(nodes, chosen, positions)
+    _answer(nodes, nodes.add("GatherElements", scores, positions, axis=1), positions)
 
 
-def _rank_integers(nodes: Nodes, state: str, items: Items) -> None:
-    never, void = nodes.constant("never", -np.inf, np.float32), nodes.constant("void", NEVER, np.int32)
+def _rank_integers(nodes: Nodes, state: str, items: Items, _lift: list[str]) -> None:
     quantized = Quantized.from_items(items.table, items.bias)
     whole = scan_integers(nodes, state, quantized)
-    scores = _exclude(nodes, whole.scores, _exclude_what_is_no_item(nodes, items), void)
     bounds = bound_scores(nodes, whole, quantized)
-    blocks = choose_blocks(nodes, _find_best(nodes, scores, items, void), bounds)
+    # Candidates are raised above all others, and in rows that name some everything comes down again: what was not
+    # raised is then as low as what is excluded, without a pass over all items.
+    named, raised = _raise_named(nodes, whole.scores)
+    outside = _exclude_what_is_no_item(nodes, items, whole.step)
+    scores = _exclude(nodes, named, outside, nodes.constant("void", -LIFT, np.int32))
+    scores = _forbid(nodes, scores, -LIFT, np.int32)
+    best = nodes.add("Sub", _find_best(nodes, scores, items), raised)
+    blocks = choose_blocks(nodes, best, bounds)
     positions = _list_positions(nodes, blocks)
-    chosen = nodes.add(
-        "Where", _allow(nodes, scores, positions), nodes.add("GatherElements", scores, positions, axis=1), void
-    )
+    chosen = nodes.add("Sub", nodes.add("GatherElements", scores, positions, axis=1), raised)
     left, possible = choose_items(nodes, chosen, blocks, bounds)
     positions = nodes.add("GatherElements", positions, left, axis=1)
+    never = nodes.constant("never", -np.inf, np.float32)
     _answer(nodes, nodes.add("Where", possible, _score_again(nodes, state, items, positions), never), positions)
 
 
-def _find_best(nodes: Nodes, scores: str, items: Items, void: str) -> str:
-    """The best score of each block (R, G), of candidates alone in the rows that name some."""
+def _restrict(nodes: Nodes, scores: str, items: Items) -> str:
+    """Scores (R, V') with -inf at what is excluded, and at all but the candidates in the rows that name some."""
+    unnamed = np.full(len(items.bias), -np.inf, dtype=np.float32)
+    unnamed[0] = 0  # by the highest candidate, PAD where there is none: what is added to the rest of the row
+    added = nodes.add("Gather", nodes.constant("unnamed", unnamed), _find_highest(nodes), axis=0)
+    named = nodes.add("GatherElements", scores, "candidates", axis=1)
+    scores = nodes.add("ScatterElements", nodes.add("Add", scores, added), "candidates", named, axis=1)
+    return _exclude(nodes, scores, "exclude", nodes.constant("never", -np.inf, np.float32))
+
+
+def _raise_named(nodes: Nodes, scores: str) -> tuple[str, str]:
+    """Whole numbers (R, V') with LIFT added to the candidates', and what was added in each row (R, 1), 0 to none."""
+    raised = nodes.add("Mul", nodes.add("Sign", _find_highest(nodes)), nodes.constant("lift_named", LIFT, np.int32))
+    named = nodes.add("Add", nodes.add("GatherElements", scores, "candidates", axis=1), raised)
+    return nodes.add("ScatterElements", scores, "candidates", named, axis=1), raised
+
+
+def _find_highest(nodes: Nodes) -> str:
+    """The highest index among the candidates (R, 1): PAD where a row names none."""
+    return nodes.add("ReduceMax", "candidates", nodes.one(1), keepdims=1)
+
+
+def _forbid(nodes: Nodes, scores: str, low: float, dtype: type[np.generic]) -> str:
+    """Scores (R, V') with `low` added to what the masks forbid, eight items at a time."""
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    added = nodes.add("Gather", nodes.constant("by_byte", np.where(bits, 0, low), dtype), ALLOWED, axis=0)  # (F, W, 8)
+    return nodes.add("ScatterND", scores, ALLOWED_ROWS, nodes.add("Flatten", added), reduction="add")
+
+
+def _find_best(nodes: Nodes, scores: str, items: Items) -> str:
+    """The best score of each block (R, G)."""
     shape = [0, len(items.bias) // BLOCK, BLOCK]  # not -1, which no rows at all would leave open
     by_block = nodes.add("Reshape", scores, nodes.constant("by_block", shape, np.int64))
-    best = nodes.add("ReduceMax", by_block, nodes.one(2), keepdims=0)
-    best = nodes.add("Where", _unrestricted(nodes), best, void)
-    named = nodes.add("GatherElements", scores, _NAMED, axis=1)
-    home = nodes.add("Div", _NAMED, nodes.constant("block", BLOCK, np.int32))
-    return nodes.add("ScatterElements", best, home, named, axis=1, reduction="max")  # void at PAD: none is named
-
-
-def _allow(nodes: Nodes, scores: str, positions: str) -> str:
-    """Which of `positions` (R, P) the candidates allow."""
-    named = nodes.add("GatherElements", _name(nodes, scores), positions, axis=1)
-    return nodes.add("Or", named, _unrestricted(nodes))
+    return nodes.add("ReduceMax", by_block, nodes.one(2), keepdims=0)
 
 
 def _answer(nodes: Nodes, scores: str, positions: str) -> None:
@@ -164,17 +161,17 @@ def _score(nodes: Nodes, state: str, items: Items) -> str:
     return nodes.add("Gemm", state, table, bias, transB=1)
 
 
-def _score_again(nodes: Nodes, state: str, items: Items, positions: str) -> str:
+def _score_again(nodes: Nodes, state: str, items: Items, positions: str, *, outputs: tuple[str, ...] = ()) -> str:
     """Scores (B, P) of the items at `positions` (B, P), in float32: equal ones for equal rows of the table.
 
-    Of a matrix and a lone vector ONNX Runtime adds up some rows in another order than others, by their places. So the
-    state stands there twice.
+    Of a matrix and a lone column ONNX Runtime adds up some rows in another order than others, by their places. Of a
+    matrix and a lone row that is said to be transposed it does not: such products go the way of matrices.
     """
     rows = nodes.add("Gather", nodes.constant("table", items.table), positions, axis=0)  # (B, P, D)
-    column = nodes.add("Unsqueeze", state, nodes.one(2))
-    products = nodes.add("MatMul", rows, nodes.add("Concat", column, column, axis=2))  # (B, P, 2)
+    lone = nodes.add("Unsqueeze", state, nodes.one(1))  # (B, 1, D)
+    products = nodes.add("FusedMatMul", rows, lone, domain=FUSED_DOMAIN, transB=1)  # (B, P, 1)
     bias = nodes.add("Gather", nodes.constant("bias", items.bias), positions, axis=0)
-    return nodes.add("Add", nodes.add("Gather", products, nodes.constant("first", 0, np.int64), axis=2), bias)
+    return nodes.add("Add", nodes.add("Squeeze", products, nodes.one(2)), bias, outputs=outputs)
 
 
 def _exclude(nodes: Nodes, scores: str, indexes: str, never: str) -> str:
@@ -182,24 +179,10 @@ def _exclude(nodes: Nodes, scores: str, indexes: str, never: str) -> str:
     return nodes.add("ScatterElements", scores, indexes, values, axis=1)
 
 
-def _exclude_what_is_no_item(nodes: Nodes, items: Items) -> str:
-    """`exclude` with PAD, MASK and the rows that fill the last block: (R, X + some)."""
+def _exclude_what_is_no_item(nodes: Nodes, items: Items, column: str) -> str:
+    """`exclude` with PAD, MASK and the rows that fill the last block: (R, X + some), rows as in `column` (R, 1)."""
     outside = nodes.constant("outside", np.flatnonzero(np.isneginf(items.bias))[None], np.int32)
-    rows = nodes.add("Concat", nodes.add("Shape", "exclude", end=1), nodes.one(1), axis=0)
-    return nodes.add("Concat", "exclude", nodes.add("Expand", outside, rows), axis=1)
-
-
-def _unrestricted(nodes: Nodes) -> str:
-    """Which rows name no candidate (R, 1)."""
-    highest = nodes.add("ReduceMax", _NAMED, nodes.one(1), keepdims=1)
-    return nodes.add("Equal", highest, nodes.constant("pad", 0, np.int32))  # twice in a graph: ONNX Runtime merges them
-
-
-def _name(nodes: Nodes, scores: str) -> str:
-    """Where the candidates stand: as scores (R, -1), true at the named ones."""
-    nowhere = nodes.fill(False, nodes.add("Shape", scores))
-    everywhere = nodes.fill(True, nodes.add("Shape", _NAMED))
-    return nodes.add("ScatterElements", nowhere, _NAMED, everywhere, axis=1)
+    return nodes.add("Concat", "exclude", nodes.add("Expand", outside, nodes.add("Shape", column)), axis=1)
 
 
 def _list_positions(nodes: Nodes, blocks: str) -> str:

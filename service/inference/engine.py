@@ -10,8 +10,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from model.contract.event_inputs import ABSENT
-from model.contract.query import CANDIDATE_SCORES, INPUTS, OUTPUTS, skip_ranking
+from model.contract.query import CANDIDATE_SCORES, INPUTS, OPTIONAL, OUTPUTS, SCORED, select_rows, skip_ranking
 from service.errors import EngineUnavailable, ModelRefused, StartFailed
 from service.inference.cuda_graphs import CudaGraphRunner, RunsDiffer, without_graph
 from service.inference.length_groups import group_by_length, run_cost_tokens
@@ -48,11 +47,14 @@ class Engine:
         item_count: int,
         graphs: CudaGraphRunner | None = None,
         scores_candidates: bool = False,
+        takes_masks: bool = False,
     ) -> None:
         self._session = session
         self._graphs = graphs
         self.scores_candidates = scores_candidates
         """Whether the network has the output that `score` reads. Bundles of earlier versions lack it."""
+        self.takes_masks = takes_masks
+        """Whether the network has the inputs for masks. Bundles of earlier versions lack them."""
         self._item_count = item_count
         self.provider: str = session.get_providers()[0]
         self.skips_ranking = scores_candidates and self.provider == CPU and graphs is None
@@ -70,7 +72,7 @@ class Engine:
         groups = self._group(feed["lengths"])
         if len(groups) == 1:
             return self._run(feed)
-        parts = [self._run(_select_rows(feed, rows)) for rows in groups]
+        parts = [self._run(select_rows(feed, rows)) for rows in groups]
         back = np.argsort(np.concatenate(groups))
         return Ranked(*(np.concatenate(arrays)[back] for arrays in zip(*parts, strict=True)))
 
@@ -83,7 +85,7 @@ class Engine:
         groups = group_by_length(lengths, run_tokens=run_cost_tokens(0)) if self.provider != CUDA else []
         if len(groups) <= 1:
             return self._score(feed)
-        parts = [self._score(_select_rows(feed, rows)) for rows in groups]
+        parts = [self._score(select_rows(feed, rows)) for rows in groups]
         scores: NDArray[np.float32] = np.concatenate(parts)[np.argsort(np.concatenate(groups))]
         return scores
 
@@ -115,7 +117,7 @@ class Engine:
         return Ranked(indexes, scores)
 
     def _score(self, feed: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        asked = skip_ranking(feed) if self.skips_ranking else dict(feed)
+        asked = skip_ranking(feed) if self.skips_ranking else {**feed, SCORED: feed["candidates"]}
         scores: NDArray[np.float32]
         with _engine_errors():
             (scores,) = self._session.run([CANDIDATE_SCORES], asked, without_graph())
@@ -125,13 +127,6 @@ class Engine:
         if not np.isfinite(scores[(named > 0) & (named <= self._item_count)]).all():
             raise EngineUnavailable("the graph's scores are not finite")
         return scores
-
-
-def _select_rows(feed: Mapping[str, NDArray[Any]], rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-    """Some rows of a batch, without the columns that are padding in all of them."""
-    picked = {name: value if name == "k" else value[rows] for name, value in feed.items()}
-    T = int(picked["lengths"].max())
-    return picked | {name: picked[name][:, -T:] for name in ("item_ids", *ABSENT) if name in picked}
 
 
 def may_use_gpu(provider: Literal["auto", "cuda", "cpu"]) -> bool:
@@ -158,7 +153,9 @@ def open_engine(
         raise ModelRefused(
             "format", "the bundle's network has other inputs or outputs than this version serves: export it again"
         )
-    uncaptured = Engine(session, item_count=item_count, scores_candidates=CANDIDATE_SCORES in outputs)
+    optional = {entry.name for entry in session.get_overridable_initializers()}
+    knows_all = set(OPTIONAL) <= optional and CANDIDATE_SCORES in outputs
+    uncaptured = Engine(session, item_count=item_count, scores_candidates=knows_all, takes_masks=knows_all)
     if uncaptured.provider != CUDA or not buckets:
         return uncaptured
     return (
@@ -202,7 +199,13 @@ def _capture(
         )
         return None
     _log.info("Captured CUDA graphs for %d shapes", len(buckets))
-    return Engine(session, item_count=item_count, graphs=graphs, scores_candidates=uncaptured.scores_candidates)
+    return Engine(
+        session,
+        item_count=item_count,
+        graphs=graphs,
+        scores_candidates=uncaptured.scores_candidates,
+        takes_masks=uncaptured.takes_masks,
+    )
 
 
 def _make_options(threads: int) -> onnxruntime.SessionOptions:

@@ -17,6 +17,7 @@ from model.contract.query import INPUTS, Answer, Question, decode_answers, is_si
 from model.contract.vocabulary import Vocabulary
 from service.errors import EngineUnavailable, ModelRefused
 from service.inference.engine import CUDA, CUDA_TOLERANCE, Engine, open_engine
+from service.inference.item_masks import apply_mask
 from service.inference.leave_one_out import leave_each_out
 from service.inference.neighbours import Neighbours
 from service.inference.popular import Popular
@@ -54,10 +55,12 @@ class LiveModel:
         return set(self.manifest.inputs) != set(INPUTS)
 
     def rank(self, questions: Sequence[Question]) -> list[Answer]:
-        """Answer B questions in one run of the graph, but for those that name few candidates: these have their own.
+        """Answer B questions in one run of the graph, but for those that leave few items: these have their own.
 
         Raises EngineUnavailable.
         """
+        if any(question.allowed is not None for question in questions):
+            questions = [apply_mask(question, takes_masks=self.engine.takes_masks) for question in questions]
         apart = pick_rerankings(questions, item_count=len(self.vocabulary)) if self.engine.skips_ranking else None
         if not apart:
             return decode_answers(self.vocabulary, questions, *self.engine.rank(self._stack(questions)))
@@ -94,7 +97,9 @@ class LiveModel:
 
     def rank_popular(self, question: Question) -> Answer:
         """Answer from the popular list; the score is the item's count."""
-        indexes, counts = self.popular.rank(exclude=question.exclude, candidates=question.candidates, k=question.k)
+        indexes, counts = self.popular.rank(
+            exclude=question.exclude, candidates=question.candidates, k=question.k, allowed=question.allowed
+        )
         return Answer(self.vocabulary.decode(indexes.tolist()), counts.astype(np.float64).tolist())
 
     def rank_neighbours(self, question: Question) -> Answer | None:

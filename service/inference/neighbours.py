@@ -27,6 +27,8 @@ class Neighbours:
         """The indexes (k) and scores (k) of the best items, ties by item id. Takes about a millisecond."""
         scores = self.sessions.score(question.history) + self.shares
         pool = np.arange(1, len(scores) + 1) if question.candidates is None else np.unique(question.candidates)
+        if question.allowed is not None:
+            pool = pool[question.allowed.mask[pool]]
         pool = pool[~np.isin(pool, question.exclude)]
         best = pool[np.argsort(-scores[pool - 1], kind="stable")[: question.k]]
         return best.astype(np.int32), scores[best - 1]

@@ -18,9 +18,14 @@ LOOKUPS_PER_RUN = 1 << 16
 _NONE = np.empty(0, dtype=np.int32)
 
 
+def count_few(item_count: int) -> int:
+    """So many candidates are looked up more quickly than a catalogue of this size is scanned."""
+    return max(FEW, item_count // SCANNED_PER_LOOKUP)
+
+
 def pick_rerankings(questions: Sequence[Question], *, item_count: int) -> list[int]:
     """Which of a batch's questions are answered by a run of their own more quickly than together with the rest."""
-    few = max(FEW, item_count // SCANNED_PER_LOOKUP)
+    few = count_few(item_count)
     picked = [
         number
         for number, question in enumerate(questions)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.contract.event_inputs import ABSENT
-from model.contract.query import INPUTS, Question, stack_questions
+from model.contract.query import ALLOWED, INPUTS, Question, stack_questions
 from model.contract.vocabulary import PAD
 
 Feed = Mapping[str, NDArray[Any]]
@@ -63,7 +63,9 @@ def blank_feed(bucket: Bucket, inputs: Collection[str]) -> dict[str, NDArray[Any
 
 
 def find_bucket(buckets: Sequence[Bucket], feed: Feed) -> Bucket | None:
-    """The first bucket that holds a batch; None if no bucket is large enough."""
+    """The first bucket that holds a batch; None if no bucket is large enough, and for a batch with masks."""
+    if ALLOWED in feed:
+        return None
     (k,) = feed["k"].tolist()
     rows, length = feed["item_ids"].shape
     wanted = Bucket(rows, length, feed["exclude"].shape[1], feed["candidates"].shape[1], k)

@@ -3,8 +3,18 @@
 import numpy as np
 import pytest
 
+from model.contract.allowed import Allowed
 from model.contract.event_inputs import Events
-from model.contract.query import INPUTS, decode_answers, encode_question, is_signature, stack_questions
+from model.contract.query import (
+    ALLOWED,
+    ALLOWED_ROWS,
+    INPUTS,
+    decode_answers,
+    encode_question,
+    is_signature,
+    select_rows,
+    stack_questions,
+)
 from model.contract.vocabulary import PAD, Vocabulary
 
 VOCABULARY = Vocabulary(["a", "b", "c", "d"])
@@ -101,3 +111,29 @@ def test_a_signature_is_all_of_ours_and_no_others():
     assert is_signature((*INPUTS, "types"))
     assert not is_signature((*INPUTS, "dwell"))
     assert not is_signature(INPUTS[1:])
+
+
+def test_masks_come_with_the_rows_that_have_them():
+    """A batch without masks has no such inputs; rows of one filter each have its bits."""
+    assert stack(encode(), encode()).keys() == set(INPUTS)
+    some, others = Allowed.only([1, 3], item_count=4), Allowed.all_but([1], item_count=4)
+    feed = stack(encode(), encode(allowed=some), encode(allowed=others), encode(allowed=some))
+    assert feed[ALLOWED_ROWS].tolist() == [[1], [2], [3]]
+    assert feed[ALLOWED].tolist() == [[bits, *[0] * 7] for bits in (0b1010, 0b11100, 0b1010)]
+    assert feed[ALLOWED].dtype == np.int32
+
+
+def test_selected_rows_keep_their_masks():
+    """In whatever order rows are taken, the mask of each is for its new place."""
+    masks = [None, Allowed.only([1], item_count=4), None, Allowed.only([2], item_count=4)]
+    feed = stack(*(encode(allowed=mask) for mask in masks))
+    picked = select_rows(feed, np.array([3, 0, 1]))
+    assert picked[ALLOWED_ROWS].tolist() == [[2], [0]]
+    assert picked[ALLOWED][:, 0].tolist() == [0b10, 0b100]
+    assert select_rows(feed, np.array([2, 0]))[ALLOWED].shape == (0, 8)
+
+
+def test_a_mask_over_other_items_is_refused():
+    """It would allow other items than it was made for."""
+    with pytest.raises(ValueError, match="another vocabulary"):
+        encode(allowed=Allowed.only([1], item_count=5))

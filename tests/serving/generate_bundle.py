@@ -18,6 +18,7 @@ from model.contract.golden import Golden, golden_to_bytes
 from model.contract.manifest import Manifest
 from model.contract.sequence import encode_histories
 from model.contract.vocabulary import Vocabulary
+from model.export.ranking import Items, append_ranking
 
 ROOT = Path(__file__).parent / "bundle"
 VERSION = "20261121T101500-tiny"
@@ -95,22 +96,16 @@ def make_golden(weights: Weights, vocabulary: Vocabulary) -> list[Golden]:
     ]
 
 
-def make_network(weights: Weights) -> bytes:  # noqa: PLR0915 - a node a line
-    """The same in ONNX, with exclusion, candidates and top-k, and the candidates' scores."""
+def make_network(weights: Weights) -> bytes:
+    """The same in ONNX, with the ranking of every bundle."""
     constants: dict[str, np.ndarray] = {
         "items": weights.items,
         "positions": weights.positions,
-        "bias": weights.bias,
-        "items_transposed": np.ascontiguousarray(weights.items.T),
-        "never": np.array(-np.inf, dtype=np.float32),
         "nil": np.array(0, dtype=np.float32),
-        "pad": np.array(0, dtype=np.int32),
         "first": np.array([0], dtype=np.int64),
         "zero": np.array(0, dtype=np.int32),
         "one": np.array(1, dtype=np.int32),
         "axis_1": np.array([1], dtype=np.int64),
-        "start": np.array([0], dtype=np.int64),
-        "axis_2": np.array([2], dtype=np.int64),
         "end": np.array([np.iinfo(np.int64).max], dtype=np.int64),
     }
     nodes = []
@@ -136,36 +131,6 @@ def make_network(weights: Weights) -> bytes:  # noqa: PLR0915 - a node a line
     add("Cast", "lengths", "lengths_float", to=TensorProto.FLOAT)
     add("Unsqueeze", "lengths_float axis_1", "length_column")
     add("Div", "total length_column", "hidden")
-    add("Gather", "items candidates", "candidate_rows")
-    add("Unsqueeze", "hidden axis_2", "hidden_column")
-    add("Concat", "hidden_column hidden_column", "hidden_columns", axis=2)
-    add("MatMul", "candidate_rows hidden_columns", "candidate_products")
-    add("Gather", "candidate_products zero", "candidate_product", axis=2)
-    add("Gather", "bias candidates", "candidate_bias")
-    add("Add", "candidate_product candidate_bias", "candidate_scores")
-    add("Shape", "exclude", "rows", end=1)
-    add("Slice", "hidden start rows", "ranked_hidden")
-    add("Slice", "candidates start rows", "ranked_candidates")
-    add("MatMul", "ranked_hidden items_transposed", "product")
-    add("Add", "product bias", "item_scores")
-    add("Shape", "exclude", "exclude_shape")
-    add("Expand", "never exclude_shape", "exclude_scores")
-    add("ScatterElements", "item_scores exclude exclude_scores", "after_exclusion", axis=1)
-    add("Shape", "item_scores", "table_shape")
-    add("ConstantOfShape", "table_shape", "nowhere", value=helper.make_tensor("f", TensorProto.BOOL, [1], [False]))
-    add("Shape", "ranked_candidates", "candidates_shape")
-    add(
-        "ConstantOfShape",
-        "candidates_shape",
-        "everywhere",
-        value=helper.make_tensor("t", TensorProto.BOOL, [1], [True]),
-    )
-    add("ScatterElements", "nowhere ranked_candidates everywhere", "named", axis=1)
-    add("ReduceMax", "ranked_candidates axis_1", "highest", keepdims=1)
-    add("Equal", "highest pad", "unrestricted")
-    add("Or", "named unrestricted", "allowed")
-    add("Where", "allowed after_exclusion never", "ranked")
-    add("TopK", "ranked k", "scores indexes", axis=1)
     constants["end_axis"] = np.array([2], dtype=np.int64)
     graph = helper.make_graph(
         nodes,
@@ -173,18 +138,12 @@ def make_network(weights: Weights) -> bytes:  # noqa: PLR0915 - a node a line
         [
             helper.make_tensor_value_info("item_ids", TensorProto.INT32, ["B", "T"]),
             helper.make_tensor_value_info("lengths", TensorProto.INT32, ["B"]),
-            helper.make_tensor_value_info("exclude", TensorProto.INT32, ["R", "X"]),
-            helper.make_tensor_value_info("candidates", TensorProto.INT32, ["B", "C"]),
-            helper.make_tensor_value_info("k", TensorProto.INT64, [1]),
         ],
-        [
-            helper.make_tensor_value_info("indexes", TensorProto.INT64, ["R", "K"]),
-            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["R", "K"]),
-            helper.make_tensor_value_info("candidate_scores", TensorProto.FLOAT, ["B", "C"]),
-        ],
+        [helper.make_tensor_value_info("hidden", TensorProto.FLOAT, ["B", WIDTH])],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )
     network = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    append_ranking(network, Items(weights.items, weights.bias[1:-1]), "plain")
     onnx.checker.check_model(network, full_check=True)
     return bytes(network.SerializeToString())
 

@@ -78,6 +78,7 @@ def answer_questions(graph: Graph, log: Log, questions: Questions, *, excluded: 
     history, whatever they say.
     """
     options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # inputs with defaults are meant to be no constants
     session = onnxruntime.InferenceSession(graph.network, options, providers=["CPUExecutionProvider"])
     index_of = np.append(UNKNOWN, graph.vocabulary.encode(log.vocabulary.item_ids))
     events = _encode_events(graph, log)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from model.contract.allowed import Allowed
 from model.contract.query import INPUTS, Question, stack_questions
 from service.errors import EngineUnavailable
 from service.inference.cuda_graphs import CudaGraphRunner, Outputs, RunsDiffer, answers_match
@@ -45,16 +46,18 @@ def make_feed(bundle, questions):
 indexes = st.integers(1, 20)
 histories = st.lists(indexes, max_size=12)
 questions = st.builds(
-    lambda history, exclude, candidates, k: Question(
+    lambda history, exclude, candidates, k, forbidden: Question(
         np.array(history, dtype=np.int32),
         np.array(exclude, dtype=np.int32),
         None if candidates is None else np.array(candidates, dtype=np.int32),
         k,
+        allowed=None if forbidden is None else Allowed.all_but(forbidden, item_count=20),
     ),
     histories,
     st.lists(indexes, max_size=8),
     st.none() | st.lists(indexes, max_size=5),
     st.integers(1, 10),
+    st.none() | st.lists(indexes, max_size=20),
 )
 
 
@@ -98,17 +101,20 @@ def counting(session, monkeypatch):
         ({"rows": 5}, ["bound"]),
         ({"rows": 6}, ["bound", "bound"]),
         ({"rows": 11}, ["bound"] * 3),
+        ({"mask": True}, ["plain"]),
+        ({"mask": True, "rows": 6}, ["plain", "plain"]),
     ],
     ids=str,
 )
 def test_what_fits_is_bound(bundle, graphs, monkeypatch, change, kinds):
     """Up to a shape's edge a batch runs bound; beyond, in its own shape, or cut where it has too many rows."""
-    size = {"k": 3, "exclude": 2, "candidates": 1, "rows": 2} | change
+    size = {"k": 3, "exclude": 2, "candidates": 1, "rows": 2, "mask": False} | change
     question = Question(
         history=np.array([3, 4], dtype=np.int32),
         exclude=np.arange(1, size["exclude"] + 1, dtype=np.int32),
         candidates=np.arange(10, size["candidates"] + 10, dtype=np.int32),
         k=size["k"],
+        allowed=Allowed.only([10, 11], item_count=20) if size["mask"] else None,
     )
     runs = counting(graphs._session, monkeypatch)
     assert len(graphs.rank(make_feed(bundle, [question] * size["rows"])).indexes) == size["rows"]

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.contract.allowed import Allowed
 from model.contract.query import OUTPUTS, Question, encode_question, stack_questions
 from service.inference.length_groups import group_by_length, run_cost_tokens
 
@@ -56,6 +57,7 @@ def test_cut_batches_answer_as_rows_alone(bundle, engine, monkeypatch):
             exclude=draw.choice(ids, size=draw.integers(0, 4)),
             candidates=[None, list(draw.choice(ids, size=5))][row % 2],
             k=6,
+            allowed=Allowed(draw.random(len(ids) + 2) < 0.6) if row % 3 else None,
         )
         for row in range(60)
     ]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from model.contract.allowed import Allowed
 from model.contract.query import Question
 from model.contract.sessions import Sessions
 from service.inference.neighbours import Neighbours
@@ -23,13 +24,16 @@ def neighbours():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_lists_are_the_scores_in_order(neighbours, seed):
-    """The k best of what is left, or of the candidates, then by popularity, then by index: never too few."""
+    """The k best of what is left and allowed, or of the candidates, then by popularity, then by index: never too few."""
     draw = np.random.default_rng(seed)
     history, exclude, some = (draw.integers(1, V + 1, size=size).astype(np.int32) for size in (6, 9, 12))
     candidates = some if seed % 2 else None
-    question = Question(history=history, exclude=exclude, candidates=candidates, k=int(draw.integers(1, 2 * V)))
+    mask = Allowed(draw.random(V + 2) < 0.7) if seed % 3 else None
+    k = int(draw.integers(1, 2 * V))
+    question = Question(history=history, exclude=exclude, candidates=candidates, k=k, allowed=mask)
     scores = neighbours.sessions.score(history) + neighbours.shares
     allowed = set(range(1, V + 1) if candidates is None else candidates.tolist()) - set(exclude.tolist())
+    allowed -= set(() if mask is None else mask.forbidden.tolist())
     expected = sorted(allowed, key=lambda item: (-scores[item - 1], item))[: question.k]
     indexes, found = neighbours.rank(question)
     assert indexes.tolist() == expected
