@@ -1,8 +1,8 @@
-"""Items are sold out and come back under load: is one in an answer that was asked for after its change was acknowledged?
+"""Items are sold out and come back under load: an answer that was asked for after the acknowledgement must lack them.
 
-`python -m benchmarks.reliability.sold_out`, or `make sold-out`: ends with status 1 if so, when an answer is missing or
-fails, or when a change is refused. After each change the next answer is asked for at once, by a connection of its own,
-so that any worker may give it; beside that others ask at random times, by every way to an answer.
+`python -m benchmarks.reliability.sold_out`, or `make sold-out`: ends with status 1 if one has such an item, when one is
+missing or fails, or when a change is refused. After each change the next answer is asked for at once, by a connection
+of its own, so that any worker may give it; beside that others ask at random times, by every way to an answer.
 """
 
 import argparse
