@@ -142,19 +142,20 @@ class Pipeline:
         if readers:
             await self._read(readers)
         if batch:
-            await self._follow_catalogue(batch, within_s=READ_SHARE * max(pending.left_s for pending in batch))
+            await self._follow_catalogue(batch)
         for pending in batch:
             _check_versions(pending)
 
     async def confirm_catalogue(self, pending: PendingRequest) -> None:
         """Look at the catalogue for an answer that is given without reading anything, though its time may be over."""
         if pending.question is None:
-            await self._follow_catalogue([pending], within_s=max(LAST_MOMENT_S, READ_SHARE * pending.left_s))
+            await self._follow_catalogue([pending])
 
-    async def _follow_catalogue(self, batch: Sequence[PendingRequest], *, within_s: float) -> None:
+    async def _follow_catalogue(self, batch: Sequence[PendingRequest]) -> None:
         since_s = max(pending.timer.started for pending in batch)
-        if not self._catalogue.is_current(since_s) and within_s > 0:
+        if not self._catalogue.is_current(since_s):
             start_stage(batch, "history")
+            within_s = max(LAST_MOMENT_S, READ_SHARE * max(pending.left_s for pending in batch))
             await self._catalogue.follow(since_s, within_s=within_s)
         view = self._catalogue.view(since_s)
         if view is not None:

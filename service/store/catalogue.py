@@ -105,7 +105,7 @@ class CatalogueStore:
 
     async def read_last_change(self) -> bytes:
         """The id of the last change, b"" before the first one."""
-        async with self._calls.boundary("catalogue", self._calls.read_timeout_s):
+        async with self._calls.boundary("catalogue", self._calls.write_timeout_s):  # no answer waits for it
             command = ("XINFO", "STREAM", self._keys.log)
             version, info = await self._calls.multiplexer.ask([("GET", self._keys.version), command])
             raise_first([version])
@@ -123,7 +123,7 @@ class CatalogueStore:
 
         What changes meanwhile may be there as it was before or after; what does not is there.
         """
-        async with self._calls.boundary("catalogue", self._calls.read_timeout_s):
+        async with self._calls.boundary("catalogue", self._calls.write_timeout_s):  # as above
             [reply] = await self._calls.multiplexer.ask([("HSCAN", self._keys.items, cursor, "COUNT", PAGE)])
             raise_first([reply])
             following, words = reply
