@@ -168,8 +168,9 @@ class Pipeline:
             with self._breaker.guard(within_s=within_s):
                 histories = await self._store.read_many([user_id for _, user_id in readers], within_s=within_s)
         except StoreUnavailable as error:
-            self._catalogue.note_failure(time.perf_counter())
             rushed = ran_out(error, within_s)  # then the store is not at fault
+            if not rushed:
+                self._catalogue.note_failure(time.perf_counter())
             for pending, _ in readers:
                 pending.degraded = "deadline" if rushed else "store_unavailable"
         else:

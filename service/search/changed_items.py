@@ -48,7 +48,7 @@ class ChangedItems:
         order, ids = model.popular.order, model.vocabulary.item_ids
 
         def name(place: int) -> str:
-            return ids[order[place] - 1]
+            return ids[int(order[place]) - 1]
 
         kinds: dict[str, int] = {}
         if (query in model.vocabulary or query in changed.new) and query not in changed.deleted:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from service.store.connection import connect
 from service.store.history import HistoryStore
 
 VOCABULARY = Vocabulary(["a", "b", "c"])
-PATIENT = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}
+PATIENT: dict[str, Any] = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}
 KEYS = [f"nextitem:{{catalogue}}:{kind}" for kind in ("version", "items", "log")]
 
 
