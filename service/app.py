@@ -221,7 +221,7 @@ def _make_framework(service: Service, routers: Sequence[APIRouter], *, docs: boo
         framework.include_router(router)
     framework.state.service = service
     framework.state.auth_guard = AuthGuard(service.settings.keys_file)
-    install_problems(framework)
+    install_problems(framework, routes=[route for router in routers for route in router.routes])
     install_openapi(framework, choose_item=lambda: _most_popular(service.model))
     return framework
 

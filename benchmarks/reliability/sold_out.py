@@ -51,6 +51,8 @@ class Shelf:
     answers: int = 0
     behind: int = 0
     wrong: list[str] = field(default_factory=list)
+    """Of answers that did not say that they are behind; and of those that did."""
+    admitted: list[str] = field(default_factory=list)
 
     def check(self, answer: dict[str, Any], asked_s: float) -> str:
         """What is wrong with an answer that was asked for at a time: an item that was gone then."""
@@ -60,8 +62,8 @@ class Shelf:
         found = [item["item_id"] for item in answer["items"]]
         fault = " ".join(item_id for item_id in found if self.gone_s.get(item_id, asked_s) < asked_s)
         if fault:
-            self.wrong.append(f"{fault} by {answer['source']}, {answer['degraded']}, behind: {behind}")
-        return fault
+            (self.admitted if behind else self.wrong).append(f"{fault} by {answer['source']}, {answer['degraded']}")
+        return "" if behind else fault
 
 
 class Asker:
@@ -116,7 +118,8 @@ class Report:
             f"{self.changes} changes in {self.seconds:.0f} s (p50 {percentile(self.took_ms, 0.5):.1f} ms), "
             f"{self.shelf.answers} answers ({dict(sources)}), {self.shelf.behind} of them behind, "
             f"{len(self.failed)} failed; p50 {percentile(asked_ms, 0.5):.1f} ms, p99 {percentile(asked_ms, 0.99):.1f}; "
-            f"{len(self.shelf.wrong)} with an item that was not available {self.shelf.wrong[:3]}"
+            f"{len(self.shelf.wrong)} with an item that was not available {self.shelf.wrong[:3]}, and of those behind "
+            f"{len(self.shelf.admitted)} {self.shelf.admitted[:3]}"
         )
 
 

@@ -39,8 +39,9 @@ WITHOUT_MODEL = ("neighbours", "popular")
 """Rankers that a request may name and that leave the engine alone."""
 READ_SHARE = 0.4
 """Share of the remaining time that the store may take, so that enough remains to answer without it."""
+LAST_SHARE = 0.1
 LAST_MOMENT_S = 0.005
-"""How long an answer whose time is over may take to look at the catalogue: half of what is reserved for writing it."""
+"""How long an answer whose time is over may yet look at the catalogue: a share of its time limit, and no less."""
 _NO_NEIGHBOURS = FieldError(
     "/ranker", "unknown_ranker", "the bundle has no neighbours: publish it with --neighbours to have them"
 )
@@ -155,7 +156,8 @@ class Pipeline:
         since_s = max(pending.timer.started for pending in batch)
         if not self._catalogue.is_current(since_s):
             start_stage(batch, "history")
-            within_s = max(LAST_MOMENT_S, READ_SHARE * max(pending.left_s for pending in batch))
+            last_s = max(LAST_MOMENT_S, LAST_SHARE * max(pending.request.timeout_ms for pending in batch) / 1000)
+            within_s = max(last_s, READ_SHARE * max(pending.left_s for pending in batch))
             await self._catalogue.follow(since_s, within_s=within_s)
         view = self._catalogue.view(since_s)
         if view is not None:
