@@ -88,7 +88,7 @@ class LiveCatalogue:
         if self._work is not None:
             await asyncio.wait([self._work], timeout=within_s)
         if not self._loaded:
-            _log.error(
+            _log.warning(
                 "The catalogue could not be loaded: until the store answers, items that are not available may be "
                 "recommended, and answers say that they are behind"
             )

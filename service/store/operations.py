@@ -17,6 +17,6 @@ CALLS: Final[Mapping[Operation, Calls]] = {
     "ping": "reads",
     "inspect": "reads",
     "change": "changes",
-    "catalogue": "catalogue reads",
+    "catalogue": "reads",
 }
 """The kind of calls that each operation makes."""

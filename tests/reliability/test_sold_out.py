@@ -8,7 +8,7 @@ import pytest
 from benchmarks.harness.processes import ServiceProcess
 from benchmarks.reliability.sold_out import Shelf, sell_out
 
-CHANGES = 150
+CHANGES = 100
 
 
 def test_no_answer_has_what_was_sold_out_before_it_was_asked(store, folder, bundle):
