@@ -40,9 +40,10 @@ SCANS: tuple[Scan, ...] = ("plain", "float32", "int8")
 NETWORKS = ("bert4rec", "sasrec", "gru4rec", "caser-history", "cbow", "skip-gram", "fmc")
 
 _ANY = """
-Abs Add And Cast Concat ConstantOfShape Conv Div Equal Expand Flatten GRU Gather GatherElements GatherND Gelu Gemm
-Greater GreaterOrEqual IsNaN LayerNormalization LessOrEqual Log MatMul Max Min Mod Mul Not Or Range ReduceL2 ReduceMax
-ReduceSum Relu Reshape Round ScatterElements Shape Sigmoid Slice Softmax Squeeze Sub TopK Transpose Unsqueeze Where
+Abs Add And Cast Concat ConstantOfShape Conv Div Equal Expand Flatten GRU Gather GatherElements GatherND
+Gelu Gemm Greater GreaterOrEqual IsNaN LayerNormalization LessOrEqual Log MatMul Max Min Mod Mul Not Or Range ReduceL2
+ReduceMax ReduceSum Relu Reshape Round ScatterElements ScatterND Shape Sigmoid Sign Slice Softmax Squeeze Sub TopK
+Transpose Unsqueeze Where
 """
 KERNELS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(_ANY.split(), ()),

@@ -1,20 +1,20 @@
 """Network -> ONNX graph that ranks: encoder by PyTorch's exporter, the ranking by nodes of ours (model/export).
 
-Inputs, int32 unless said; T and X and C vary from run to run:
-  item_ids   (B, T)  right-aligned histories that end in [mask], left-padded with PAD (model/contract/sequence.py)
+Inputs, int32 unless said, rows aligned to the right and padded with PAD; T and X and C vary from run to run:
+  item_ids   (B, T)  histories that end in [mask] (model/contract/sequence.py)
   lengths    (B)     real tokens of each row
-  exclude    (R, X)  item indexes never to answer, padded with PAD
-  candidates (R, C)  the only indexes to answer, padded with PAD; a row of PAD alone does not restrict
+  exclude    (R, X)  item indexes never to answer
+  candidates (R, C)  the only indexes to answer; a row of PAD alone does not restrict
   k          (1)     int64, 1 <= k <= V
 and of a network that reads events those of model/contract/event_inputs.py that it reads. Optional ones, which have a
 default (model/export/signature.py):
   ranked            (1)     int64, R where it is less than B: how many of the first rows are ranked, the others are not
-  scored_candidates (B, S)  indexes whose scores are wanted, ranked or not, padded with PAD
+  scored_candidates (B, S)  indexes whose scores are wanted, ranked or not
   allowed           (F, W)  masks of W bytes, one for each of F ranked rows that may not have all items answered: a bit
                             for each column of the item table's whole blocks of 64, the first one the lowest, 0 forbids
   allowed_rows      (F, 1)  int64, the rows that the masks are for, each once
 Outputs: `indexes` (R, K) int64 by falling score, equal scores by index; `scores` (R, K) float32, -inf once nothing is
-left to rank; `candidate_scores` (B, S) float32, whatever is excluded or forbidden, -inf at PAD and [mask].
+left to rank; `candidate_scores` (B, S, 1) float32, whatever is excluded or forbidden, -inf at PAD and [mask].
 """
 
 import hashlib
@@ -64,7 +64,7 @@ def export_network(network: SequenceNetwork, *, scan: Scan | None = None, rewrit
     states = rewrite(network) if rewritten else LastState(network)
     model = export_states(states, max_length=network.config.max_length)
     items = Items(network.rows.detach().numpy(), network.item_bias.detach().numpy())
-    append_ranking(model, items, scan)
+    append_ranking(model.graph, items, scan)
     if network.tie_embeddings:
         _share(model.graph, "network.items.weight", "rank_table")
     model.producer_name = "nextitem"

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 from onnx import helper, numpy_helper
 
 _PREFIX = "rank_"
-FUSED_DOMAIN = "com.microsoft"
-"""Of the operators that ONNX Runtime adds to ONNX's own."""
 
 
 class Nodes:

@@ -108,7 +108,7 @@ def check_parity(
         (found,) = session.run([CANDIDATE_SCORES], skip_ranking(stack(named)))
         for example, scores in zip(batch, found, strict=True):
             wanted = np.array(example.expected_scores, dtype=np.float32)
-            apart = np.abs(scores[len(scores) - len(wanted) :] - wanted).max(initial=0)
+            apart = np.abs(scores[len(scores) - len(wanted) :, 0] - wanted).max(initial=0)
             if not apart <= TOLERANCE:
                 raise ExportError(f"the graph and PyTorch disagree about candidates: a score is {apart:.2g} apart")
 

@@ -28,12 +28,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import helper
 
 from model.contract.allowed import BLOCK
 from model.contract.query import ALLOWED, ALLOWED_ROWS, CANDIDATE_SCORES, RANKED, SCORED
 from model.export.int8_scan import LIFT, Quantized, bound_scores, choose_blocks, choose_items, scan_integers
-from model.export.nodes import FUSED_DOMAIN, Nodes
+from model.export.nodes import Nodes
 from model.export.signature import declare_signature
 
 Scan = Literal["plain", "float32", "int8"]
@@ -53,15 +52,13 @@ class Items(NamedTuple):
         return Items(np.pad(self.table, ((0, rows - len(self.table)), (0, 0))), bias)
 
 
-def append_ranking(model: onnx.ModelProto, items: Items, scan: Scan) -> None:
+def append_ranking(graph: onnx.GraphProto, items: Items, scan: Scan) -> None:
     """Rank the items by the graph's output, states (B, D): the signature becomes that of model/export/graph.py.
 
     The scan `plain` adds a second output (B, V + 2), if there is one, to the scores.
     """
-    graph = model.graph
     state, *lift = (output.name for output in graph.output)
     declare_signature(graph, item_count=len(items.bias))
-    model.opset_import.append(helper.make_opsetid(FUSED_DOMAIN, 1))
     nodes = Nodes(graph)
     items = items.pad()
     _score_candidates(nodes, state, items, lift)
@@ -75,13 +72,15 @@ def _score_candidates(nodes: Nodes, state: str, items: Items, lift: list[str]) -
     last = (CANDIDATE_SCORES,)
     scores = _score_again(nodes, state, items, SCORED, outputs=() if lift else last)
     for added in lift:
-        nodes.add("Add", scores, nodes.add("GatherElements", added, SCORED, axis=1), outputs=last)
+        lifted = nodes.add("GatherElements", added, SCORED, axis=1)
+        nodes.add("Add", scores, nodes.add("Unsqueeze", lifted, nodes.one(2)), outputs=last)
 
 
 def _rank_all(nodes: Nodes, state: str, items: Items, lift: list[str]) -> None:
     scores = _score(nodes, state, items)
     for added in lift:
-        filled = nodes.constant("filled", [0, 0, 0, len(items.bias) - len(items.table)], np.int64)
+        columns = int(np.isfinite(items.bias).sum()) + 2
+        filled = nodes.constant("filled", [0, 0, 0, len(items.bias) - columns], np.int64)
         scores = nodes.add("Add", scores, nodes.add("Pad", added, filled))
     scores = _forbid(nodes, _restrict(nodes, scores, items), -np.inf, np.float32)
     nodes.add("TopK", scores, "k", outputs=("scores", "indexes"), axis=1)
@@ -102,7 +101,8 @@ def _rank_integers(nodes: Nodes, state: str, items: Items, _lift: list[str]) -> 
     # raised is then as low as what is excluded, without a pass over all items.
     named, raised = _raise_named(nodes, whole.scores)
     outside = _exclude_what_is_no_item(nodes, items, whole.step)
-    scores = _exclude(nodes, named, outside, nodes.constant("void", -LIFT, np.int32))
+    void = nodes.add("Expand", nodes.constant("void", -LIFT, np.int32), nodes.add("Shape", outside))
+    scores = nodes.add("ScatterElements", named, outside, void, axis=1)
     scores = _forbid(nodes, scores, -LIFT, np.int32)
     best = nodes.add("Sub", _find_best(nodes, scores, items), raised)
     blocks = choose_blocks(nodes, best, bounds)
@@ -110,30 +110,33 @@ def _rank_integers(nodes: Nodes, state: str, items: Items, _lift: list[str]) -> 
     chosen = nodes.add("Sub", nodes.add("GatherElements", scores, positions, axis=1), raised)
     left, possible = choose_items(nodes, chosen, blocks, bounds)
     positions = nodes.add("GatherElements", positions, left, axis=1)
-    never = nodes.constant("never", -np.inf, np.float32)
-    _answer(nodes, nodes.add("Where", possible, _score_again(nodes, state, items, positions), never), positions)
+    scores = nodes.add("Squeeze", _score_again(nodes, state, items, positions), nodes.one(2))
+    _answer(nodes, nodes.add("Where", possible, scores, nodes.constant("never", -np.inf, np.float32)), positions)
 
 
 def _restrict(nodes: Nodes, scores: str, items: Items) -> str:
     """Scores (R, V') with -inf at what is excluded, and at all but the candidates in the rows that name some."""
-    unnamed = np.full(len(items.bias), -np.inf, dtype=np.float32)
-    unnamed[0] = 0  # by the highest candidate, PAD where there is none: what is added to the rest of the row
-    added = nodes.add("Gather", nodes.constant("unnamed", unnamed), _find_highest(nodes), axis=0)
+    never = np.full(len(items.bias), -np.inf, dtype=np.float32)
+    never[0] = 0  # what is added for an index: nothing for PAD
+    unnamed, excluded = (
+        nodes.add("Gather", nodes.constant("never_but_at_pad", never), indexes, axis=0)
+        for indexes in (_find_last(nodes), "exclude")
+    )
     named = nodes.add("GatherElements", scores, "candidates", axis=1)
-    scores = nodes.add("ScatterElements", nodes.add("Add", scores, added), "candidates", named, axis=1)
-    return _exclude(nodes, scores, "exclude", nodes.constant("never", -np.inf, np.float32))
+    scores = nodes.add("ScatterElements", nodes.add("Add", scores, unnamed), "candidates", named, axis=1)
+    return nodes.add("ScatterElements", scores, "exclude", excluded, axis=1, reduction="add")
 
 
 def _raise_named(nodes: Nodes, scores: str) -> tuple[str, str]:
     """Whole numbers (R, V') with LIFT added to the candidates', and what was added in each row (R, 1), 0 to none."""
-    raised = nodes.add("Mul", nodes.add("Sign", _find_highest(nodes)), nodes.constant("lift_named", LIFT, np.int32))
+    raised = nodes.add("Mul", nodes.add("Sign", _find_last(nodes)), nodes.constant("lift_named", LIFT, np.int32))
     named = nodes.add("Add", nodes.add("GatherElements", scores, "candidates", axis=1), raised)
     return nodes.add("ScatterElements", scores, "candidates", named, axis=1), raised
 
 
-def _find_highest(nodes: Nodes) -> str:
-    """The highest index among the candidates (R, 1): PAD where a row names none."""
-    return nodes.add("ReduceMax", "candidates", nodes.one(1), keepdims=1)
+def _find_last(nodes: Nodes) -> str:
+    """The last of the candidates (R, 1): PAD where a row names none, since rows are aligned to the right."""
+    return nodes.add("Gather", "candidates", nodes.one(-1), axis=1)
 
 
 def _forbid(nodes: Nodes, scores: str, low: float, dtype: type[np.generic]) -> str:
@@ -162,21 +165,17 @@ def _score(nodes: Nodes, state: str, items: Items) -> str:
 
 
 def _score_again(nodes: Nodes, state: str, items: Items, positions: str, *, outputs: tuple[str, ...] = ()) -> str:
-    """Scores (B, P) of the items at `positions` (B, P), in float32: equal ones for equal rows of the table.
+    """Scores (B, P, 1) of the items at `positions` (B, P), in float32: equal ones for equal rows of the table.
 
     Of a matrix and a lone column ONNX Runtime adds up some rows in another order than others, by their places. Of a
-    matrix and a lone row that is said to be transposed it does not: such products go the way of matrices.
+    matrix and a lone row that is transposed, which it takes for one operator, it does not: that goes the way of
+    matrices.
     """
     rows = nodes.add("Gather", nodes.constant("table", items.table), positions, axis=0)  # (B, P, D)
     lone = nodes.add("Unsqueeze", state, nodes.one(1))  # (B, 1, D)
-    products = nodes.add("FusedMatMul", rows, lone, domain=FUSED_DOMAIN, transB=1)  # (B, P, 1)
-    bias = nodes.add("Gather", nodes.constant("bias", items.bias), positions, axis=0)
-    return nodes.add("Add", nodes.add("Squeeze", products, nodes.one(2)), bias, outputs=outputs)
-
-
-def _exclude(nodes: Nodes, scores: str, indexes: str, never: str) -> str:
-    values = nodes.add("Expand", never, nodes.add("Shape", indexes))
-    return nodes.add("ScatterElements", scores, indexes, values, axis=1)
+    products = nodes.add("MatMul", rows, nodes.add("Transpose", lone, perm=[0, 2, 1]))
+    bias = nodes.add("Gather", nodes.constant("bias_column", items.bias[:, None]), positions, axis=0)
+    return nodes.add("Add", products, bias, outputs=outputs)
 
 
 def _exclude_what_is_no_item(nodes: Nodes, items: Items, column: str) -> str:

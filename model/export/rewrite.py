@@ -33,7 +33,9 @@ class LastState(nn.Module):
 
     def forward(self, item_ids: Tensor, lengths: Tensor, *events: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Take right-aligned item_ids and events (B, T), lengths (B). Returns (B, D), with rules also (B, V + 2)."""
-        state = self.network.read_head(self.network.encode(item_ids, lengths, None, *events)[:, -1])
+        hidden = self.network.encode(item_ids, lengths, None, *events)
+        # A rewritten network gives the last column alone: no operator adds an axis that the next one takes away.
+        state = self.network.read_head(hidden if hidden.dim() == 2 else hidden[:, -1])
         return state if self.network.rules is None else (state, self.network.rules(item_ids))
 
 
@@ -78,7 +80,8 @@ class _TokenLayer(nn.Module):
         H = self.layer.config.heads
         x = x.reshape(B * T, D)
         seen = self.layer.attention_norm(x) if self.layer.config.norm == "pre" else x
-        q, k, v = self.query_key_value(seen).view(B, T, 3, H, D // H).permute(2, 0, 3, 1, 4)
+        by_head = self.query_key_value(seen).view(B, T, 3, H, D // H).permute(2, 0, 3, 1, 4)
+        q, k, v = (by_head[place] for place in range(3))  # exported as three operators, where unpacking is six
         weights = torch.softmax(q @ k.transpose(-2, -1) + _forbid(allowed), dim=-1)
         mixed = (weights @ v).transpose(1, 2).reshape(B * T, D)
         joined: Tensor = self.layer.join(x, self.out(mixed))
@@ -101,13 +104,13 @@ class _MaskLayer(nn.Module):
         self.answer = _make_linear((by_head @ weight[2]).transpose(0, 1).flatten(1), out @ bias[2].flatten() + out_bias)
 
     def forward(self, x: Tensor, allowed: Tensor, _at: Tensor, _side: Side) -> Tensor:
-        """Take x (B, T, D) and allowed (B, 1, 1 or T, T). Returns (B, 1, D)."""
+        """Take x (B, T, D) and allowed (B, 1, 1 or T, T). Returns (B, D)."""
         B, _, D = x.shape
         seen = self.layer.attention_norm(x) if self.layer.config.norm == "pre" else x
         asked = self.ask(seen[:, -1]).view(B, -1, D)
         weights = torch.softmax(asked @ seen.transpose(1, 2) + _forbid(allowed[:, 0, -1:]), dim=-1)  # (B, H, T)
         joined: Tensor = self.layer.join(x[:, -1], self.answer((weights @ seen).flatten(1)))
-        return joined[:, None]
+        return joined
 
 
 def _forbid(allowed: Tensor) -> Tensor:

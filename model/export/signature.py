@@ -35,7 +35,7 @@ def declare_signature(graph: onnx.GraphProto, *, item_count: int) -> None:
         [
             helper.make_tensor_value_info("indexes", TensorProto.INT64, ["R", "K"]),
             helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["R", "K"]),
-            helper.make_tensor_value_info(CANDIDATE_SCORES, TensorProto.FLOAT, ["B", "S"]),
+            helper.make_tensor_value_info(CANDIDATE_SCORES, TensorProto.FLOAT, ["B", "S", 1]),
         ]
     )
 

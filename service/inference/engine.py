@@ -122,8 +122,9 @@ class Engine:
         with _engine_errors():
             (scores,) = self._session.run([CANDIDATE_SCORES], asked, without_graph())
         named = feed["candidates"]
-        if scores.shape != named.shape:
+        if scores.shape != (*named.shape, 1):
             raise EngineUnavailable("the graph's output has another shape than its input asks for")
+        scores = scores[..., 0]
         if not np.isfinite(scores[(named > 0) & (named <= self._item_count)]).all():
             raise EngineUnavailable("the graph's scores are not finite")
         return scores

@@ -143,7 +143,7 @@ def make_network(weights: Weights) -> bytes:
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )
     network = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    append_ranking(network, Items(weights.items, weights.bias[1:-1]), "plain")
+    append_ranking(network.graph, Items(weights.items, weights.bias[1:-1]), "plain")
     onnx.checker.check_model(network, full_check=True)
     return bytes(network.SerializeToString())
 

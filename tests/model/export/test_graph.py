@@ -11,7 +11,7 @@ import torch
 from onnx import numpy_helper
 
 from model.contract.bundle import read_bundle
-from model.contract.query import CANDIDATE_SCORES, INPUTS, encode_question, skip_ranking, stack_questions
+from model.contract.query import CANDIDATE_SCORES, INPUTS, OPTIONAL, encode_question, skip_ranking, stack_questions
 from model.export.graph import INTEGERS_FROM, OPSET, choose_scan, export_network, publish_bundle
 from model.export.parity import ExportError, check_parity, make_golden
 from model.nets.network import SequenceNetwork
@@ -162,7 +162,9 @@ def test_candidates_score_alike_alone_batched_and_ranked(session, vocabulary, hi
         (found,) = session.run([CANDIDATE_SCORES], skip_ranking(alone))
         np.testing.assert_allclose(together[row, -found.shape[1] :], found[0], atol=1e-5)
         ranked = dict(zip(indexes[row].tolist(), scores[row].tolist(), strict=True))
-        assert found[0].tolist() == pytest.approx([ranked[index] for index in question.candidates.tolist()], abs=1e-4)
+        assert found[0, :, 0].tolist() == pytest.approx(
+            [ranked[index] for index in question.candidates.tolist()], abs=1e-4
+        )
 
 
 def test_excluded_items_never_come_back(session, vocabulary, histories):
@@ -229,9 +231,23 @@ def test_a_graph_that_scores_candidates_otherwise_is_refused(graph, network, voc
     """Though it ranks as the network does."""
     document = onnx.load_from_string(graph)
     [last] = [node for node in document.graph.node if CANDIDATE_SCORES in node.output]
-    assert last.op_type == "Identity"
-    last.op_type = "Neg"
+    assert last.op_type == "Add"
+    last.input[1] = last.input[0]  # the products twice, and no bias
     with pytest.raises(ExportError, match="disagree about candidates"):
+        check_parity(
+            document.SerializeToString(),
+            make_golden(network, vocabulary, histories[:3]),
+            vocabulary,
+            max_length=MAX_LENGTH,
+        )
+
+
+def test_a_graph_that_masks_otherwise_is_refused(graph, network, vocabulary, histories):
+    """Though it ranks as the network does where nothing is forbidden."""
+    document = onnx.load_from_string(graph)
+    [table] = [tensor for tensor in document.graph.initializer if tensor.name == "rank_by_byte"]
+    table.CopyFrom(numpy_helper.from_array(np.zeros_like(numpy_helper.to_array(table)), table.name))
+    with pytest.raises(ExportError, match="disagree about masks"):
         check_parity(
             document.SerializeToString(),
             make_golden(network, vocabulary, histories[:3]),
@@ -244,6 +260,7 @@ def test_graph_has_the_contracts_signature(graph, session):
     """Inputs and outputs by name, batch and length free, one file without external data, standard operators only."""
     document = onnx.load_from_string(graph)
     assert tuple(value.name for value in session.get_inputs()) == INPUTS
+    assert {value.name for value in session.get_overridable_initializers()} == set(OPTIONAL)
     assert [value.name for value in session.get_outputs()] == ["indexes", "scores", CANDIDATE_SCORES]
     assert all(isinstance(size, str) for value in session.get_inputs()[:4] for size in value.shape)
     assert not any(tensor.external_data for tensor in document.graph.initializer)

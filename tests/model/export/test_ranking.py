@@ -8,9 +8,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from model.contract.allowed import Allowed
+from model.contract.allowed import BLOCK, Allowed
 from model.contract.query import ALLOWED, ALLOWED_ROWS, OPTIONAL, RANKED, SCORED, Question, stack_questions
-from model.export.int8_scan import BLOCK, Quantized
+from model.export.int8_scan import Quantized
 from model.export.ranking import Items, append_ranking
 
 SCANS = ["plain", "float32", "int8"]
@@ -27,7 +27,9 @@ def make_items(draw, count=V, *, spread=1.0, bias=0.3):
 
 def open_ranking(items, scan, *, lifted=False):
     """A graph whose states are given, and with `lifted` what is added to the scores, with the ranking alone."""
-    inputs = {"given": ["B", D], **({"added": ["B", len(items.table)]} if lifted else {})}
+    inputs: dict[str, list[str | int | None]] = {"given": ["B", D]}
+    if lifted:
+        inputs["added"] = ["B", len(items.table)]
     outputs = {"given": "state", "added": "lift"}
     graph = helper.make_graph(
         [helper.make_node("Identity", [name], [outputs[name]]) for name in inputs],
@@ -36,7 +38,7 @@ def open_ranking(items, scan, *, lifted=False):
         [helper.make_tensor_value_info(outputs[name], TensorProto.FLOAT, shape) for name, shape in inputs.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    append_ranking(model, items, scan)
+    append_ranking(model.graph, items, scan)
     onnx.checker.check_model(model, full_check=True)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -161,7 +163,8 @@ def test_rows_beyond_those_that_are_ranked_cost_no_scan(scan, ranked):
     assert indexes.shape == scores.shape == (ranked, 9)
     check(items, states[:ranked], questions[:ranked], (indexes, scores))
     named = feed["candidates"]
-    assert of_candidates.shape == named.shape
+    assert of_candidates.shape == (*named.shape, 1)
+    of_candidates = of_candidates[..., 0]
     wanted = (
         np.einsum("bcd,bd->bc", items.table[named].astype(np.float64), states)
         + np.pad(items.bias, 1, constant_values=-np.inf)[named]
@@ -184,7 +187,7 @@ def test_equal_rows_have_equal_scores(scan, count):
     given = {"given": state, "exclude": np.zeros((1, 1), np.int32), "candidates": named[None], "k": np.array([count])}
     given[SCORED] = named[None]
     indexes, scores, of_candidates = open_ranking(items, scan).run(["indexes", "scores", "candidate_scores"], given)
-    assert len(set(of_candidates[0].tolist())) == len(set(scores[0].tolist())) == 1
+    assert len(set(of_candidates[0, :, 0].tolist())) == len(set(scores[0].tolist())) == 1
     assert indexes[0].tolist() == sorted(named.tolist())
 
 
@@ -284,7 +287,7 @@ def test_what_rules_add_is_masked_and_scored_too():
         lifted = Items(items.table, items.bias + added[row, 1:-1])
         check(lifted, states[[row]], [question], (indexes[[row]], scores[[row]]))
         wanted = lifted.table[[7, 900]] @ states[row] + lifted.bias[[6, 899]]
-        np.testing.assert_allclose(of_candidates[row, 1:3], wanted, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(of_candidates[row, 1:3, 0], wanted, rtol=0, atol=1e-4)
         assert np.isneginf(of_candidates[row, [0, 3]]).all()
 
 

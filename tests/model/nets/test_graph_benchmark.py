@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.graph import reranking
+from benchmarks.graph import filtered, reranking
 from benchmarks.graph.__main__ import format_entry, race, summarize
 from benchmarks.graph.proof import StepsDiffer, prove
 from benchmarks.graph.steps import SCORED, open_bound, open_graphs
@@ -100,3 +100,27 @@ def test_reranking_and_explaining_are_compared(monkeypatch, capsys):
     asked = reranking.Asked(CASE, open_engine(export_network(draw_network(CASE, "sasrec")), **ONE_CPU))
     monkeypatch.setattr(reranking.Asked, "score", lambda self, questions: -self.scan(questions))
     assert reranking.find_difference(asked) is not None
+
+
+def test_filters_are_proven_and_compared(monkeypatch, capsys):
+    """Random filters answer as filter-then-sort does before any is timed, and a line each says what it costs."""
+    monkeypatch.setattr(
+        "sys.argv", ["filtered", "--cases", "12,1500,16", "--filters", "8", "--rounds", "1", "--seconds", "0"]
+    )
+    assert filtered.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("8 random filters answered as filter-then-sort does")
+    assert [line.split(": ")[2] for line in lines[1:]] == [
+        "no filter",
+        "1,000 items allowed (mask)",
+        "a twentieth allowed (candidates)",
+        "a tenth allowed (mask)",
+        "half allowed (mask)",
+        "95 % allowed (mask)",
+        "all but 1,000 items (mask)",
+        "all but 100 items (mask)",
+    ]
+    network = draw_network(CASE, "sasrec")
+    filtering = filtered.Filtering(CASE, open_engine(export_network(network), **ONE_CPU))
+    monkeypatch.setattr(filtered, "apply_mask", lambda question, **_: question._replace(allowed=None))
+    assert filtered.find_fault(filtering, network, filters=8) is not None

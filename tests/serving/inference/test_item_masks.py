@@ -157,7 +157,12 @@ def test_a_plain_batch_gives_the_graph_nothing_new(model, monkeypatch):
     """No input for masks is fed where no question has one, and none for the questions beside those that do."""
     session, fed = model.engine._session, []
     run = session.run
-    monkeypatch.setattr(session, "run", lambda names, feed, *options: (fed.append(feed), run(names, feed, *options))[1])
+
+    def note(outputs, feed, *options):
+        fed.append(feed)
+        return run(outputs, feed, *options)
+
+    monkeypatch.setattr(session, "run", note)
     monkeypatch.setattr("service.inference.item_masks.plan_of", lambda _: "mask")
     plain = Question(np.array([1], dtype=np.int32), NONE, None, 3)
     model.rank([plain, plain])

@@ -24,7 +24,7 @@ def neighbours():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_lists_are_the_scores_in_order(neighbours, seed):
-    """The k best of what is left and allowed, or of the candidates, then by popularity, then by index: never too few."""
+    """The k best of what is left, or of the candidates, then by popularity, then by index: never too few."""
     draw = np.random.default_rng(seed)
     history, exclude, some = (draw.integers(1, V + 1, size=size).astype(np.int32) for size in (6, 9, 12))
     candidates = some if seed % 2 else None

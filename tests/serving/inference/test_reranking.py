@@ -141,7 +141,7 @@ def test_nonsense_is_not_passed_on(model, scores, why):
             return [CPU]
 
         def run(self, *_):
-            return [np.array(scores, dtype=np.float32)]
+            return [np.array(scores, dtype=np.float32)[..., None]]
 
     broken: LiveModel = replace(model, engine=Engine(Answering(), item_count=20, scores_candidates=True))
     with pytest.raises(EngineUnavailable, match=why):
