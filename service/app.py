@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from model.contract.deployment.document import is_followed
 from service.auth.guard import AuthGuard
+from service.catalogue.live import LiveCatalogue
+from service.catalogue.writer import CatalogueWriter
 from service.deployment.followed import Followed
 from service.deployment.instance import Instance
 from service.deployment.reporter import Reporter
@@ -32,7 +34,7 @@ from service.http.openapi import install_openapi
 from service.http.outer_middleware import RequestMiddleware
 from service.http.problems import install_problems
 from service.http.protocol import RULES, ConnectionRules
-from service.http.routes import erasure, events, lookup, models, operations, recommend
+from service.http.routes import catalogue, erasure, events, lookup, models, operations, recommend
 from service.http.routes.pages import OPENAPI, make_pages
 from service.http.static_routes import StaticRoutes
 from service.http.status_board import StatusBoard
@@ -46,6 +48,7 @@ from service.recommend.variant import Variant
 from service.recommend.variants import Variants
 from service.search.item_search import ItemSearch
 from service.settings import Settings
+from service.store.catalogue import CatalogueStore
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.connection import connect
 from service.store.history import DAY_MS, HistoryStore
@@ -54,7 +57,9 @@ from service.system.open_files import limit_connections
 from service.telemetry.metrics import Metrics
 from service.telemetry.problems import ProblemLog
 
-ROUTERS = (recommend.router, events.router, lookup.router, models.router, erasure.router, operations.router)
+ROUTERS = (
+    recommend.router, events.router, lookup.router, catalogue.router, models.router, erasure.router, operations.router,
+)  # fmt: skip
 
 CANCEL_EVERY_S = 2.0
 """Longer than any of the background tasks takes to end."""
@@ -136,10 +141,16 @@ def _make_service(
         observe=metrics.store_called,
         on_error=metrics.store_failed,
     )
+    catalogue_store = CatalogueStore(store)
+    live_catalogue = LiveCatalogue(
+        catalogue_store, breaker=CircuitBreaker("catalogue reads"), on_version=metrics.catalogue.reached
+    )
+    store.on_catalogue_version = live_catalogue.note_version
     make_variant = partial(
         Variant,
         store=store,
         breaker=CircuitBreaker("reads"),
+        catalogue=live_catalogue,
         metrics=metrics,
         max_batch=settings.max_batch,
         max_waiting=settings.queue_limit,
@@ -183,6 +194,8 @@ def _make_service(
             known_items=lambda: recommender.variants.champion.model.vocabulary,
         ),
         erase_breaker=CircuitBreaker("erasures"),
+        catalogue=live_catalogue,
+        catalogue_writer=CatalogueWriter(catalogue_store, breaker=CircuitBreaker("changes")),
         recommender=recommender,
         health=health,
         store_monitor=store_monitor,
@@ -220,7 +233,7 @@ def _make_framework(service: Service, routers: Sequence[APIRouter], *, docs: boo
         framework.include_router(router)
     framework.state.service = service
     framework.state.auth_guard = AuthGuard(service.settings.keys_file)
-    install_problems(framework)
+    install_problems(framework, routes=[route for router in routers for route in router.routes])
     install_openapi(framework, choose_item=lambda: _most_popular(service.model))
     return framework
 
@@ -261,6 +274,7 @@ async def _run(framework: FastAPI) -> AsyncIterator[Mapping[str, object]]:
     service: Service = framework.state.service
     with contextlib.suppress(StoreUnavailable):  # so that the log names a fault before the first request
         await service.store.ping()
+    await service.catalogue.load()
     service.recommender.start()
     if not service.health.draining:  # told to stop before it began
         service.health.phase = "serving"
@@ -285,6 +299,7 @@ async def _run(framework: FastAPI) -> AsyncIterator[Mapping[str, object]]:
         service.item_search.close()
     await service.recommender.close()
     await _end(background)
+    service.catalogue.close()
     await service.store.close()
     service.metrics.flush()
 

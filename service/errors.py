@@ -17,7 +17,9 @@ ServiceError
 │   │   ├── Forbidden            403     forbidden
 │   │   ├── NotFound             404     not-found
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
-│   ├── HistoryBehind            409     history-version
+│   ├── VersionBehind            409
+│   │   ├── HistoryBehind                history-version
+│   │   └── CatalogueBehind              catalogue-version
 │   ├── VariantUnavailable       409     variant-unavailable
 │   ├── DeploymentChanged        409     generation-conflict
 │   ├── FolderReadOnly           409     read-only
@@ -214,13 +216,26 @@ class MethodNotAllowed(BadRequest):
         self.allowed = (*allowed, "HEAD") if "GET" in allowed else tuple(allowed)
 
 
-class HistoryBehind(Problem):
-    """The user's history did not reach `min_history_version` in time."""
+class VersionBehind(Problem):
+    """What the answer depends on did not reach the version in time that the request wants."""
 
     status = 409
+
+
+class HistoryBehind(VersionBehind):
+    """The user's history did not reach `min_history_version` in time."""
+
     slug = "history-version"
     title = "The history has not reached this version"
     default_detail = "The history did not reach min_history_version in time: retry, or send the request without it."
+
+
+class CatalogueBehind(VersionBehind):
+    """The catalogue did not reach `min_catalogue_version` in time."""
+
+    slug = "catalogue-version"
+    title = "The catalogue has not reached this version"
+    default_detail = "The catalogue did not reach min_catalogue_version in time: retry, or send the request without it."
 
 
 class VariantUnavailable(Problem):

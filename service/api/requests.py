@@ -134,6 +134,11 @@ class RecommendRequest(BaseModel):
         ge=0,
         description="oldest acceptable version of the history; 409 if it is not reached in time; needs `user_id`",
     )
+    min_catalogue_version: int | None = Field(
+        default=None,
+        ge=0,
+        description="oldest acceptable version of the catalogue; 409 if it is not reached in time",
+    )
     timeout_ms: int = Field(
         default=TIMEOUT_MS,
         ge=MIN_TIMEOUT_MS,

@@ -58,11 +58,19 @@ class HistoryState(TypedDict):
     last_event_at: str | None
 
 
+class CatalogueState(TypedDict):
+    """The catalogue that an answer knows. `behind`: it may lack changes that were acknowledged before the request."""
+
+    version: int
+    behind: bool
+
+
 class Recommendation(TypedDict):
     """The answer of POST /recommend. `history` is null when none was read: no `user_id`, or no store.
 
     With `explain`: `explained`, how many of the history's items were left out in turn; null if the reasons are unknown,
     0 if the model did not rank the items. With `filter`: `allowed`, how many items of the catalogue it allows.
+    `catalogue` comes once an item was changed.
     """
 
     recommendation_id: str
@@ -78,6 +86,7 @@ class Recommendation(TypedDict):
     took_ms: float
     allowed: NotRequired[int]
     explained: NotRequired[int | None]
+    catalogue: NotRequired[CatalogueState]
 
 
 class RecommendationBatch(TypedDict):
@@ -125,18 +134,29 @@ class HistoryExport(TypedDict):
 
 
 class ItemDescription(TypedDict):
-    """The answer of GET /items/{item_id}."""
+    """The answer of GET /items/{item_id}. All but the first two come once an item of the catalogue was changed.
 
-    item_id: str
-    metadata: dict[str, Any]
-
-
-class FoundItem(TypedDict):
-    """One item that a search found. `popularity_rank` is its place among all items by their count, 1 the first."""
+    `available`: whether it may be recommended; `recommendable`: whether the model knows it, and so ever does.
+    """
 
     item_id: str
     metadata: Metadata
-    popularity_rank: int
+    available: NotRequired[bool]
+    recommendable: NotRequired[bool]
+    catalogue: NotRequired[CatalogueState]
+
+
+class FoundItem(TypedDict):
+    """One item that a search found. `popularity_rank` is its place among all items by their count, 1 the first.
+
+    It is null for an item that the model does not know. The last two as in ItemDescription.
+    """
+
+    item_id: str
+    metadata: Metadata
+    popularity_rank: int | None
+    available: NotRequired[bool]
+    recommendable: NotRequired[bool]
 
 
 class FoundItems(TypedDict):
@@ -145,6 +165,15 @@ class FoundItems(TypedDict):
     items: list[FoundItem]
     count: int
     more: bool
+    took_ms: float
+    catalogue: NotRequired[CatalogueState]
+
+
+class CatalogueReceipt(TypedDict):
+    """The answer to a change of the catalogue: how many items were changed, and the version after that."""
+
+    changed: int
+    catalogue_version: int
     took_ms: float
 
 

@@ -26,8 +26,9 @@ from pydantic import BaseModel, Field, ValidationError
 from model.contract.atomic_files import read_regular, write_whole
 from service.errors import KeysUnusable
 
-Scope = Literal["recommend", "events", "admin", "models", "metrics"]
-"""What a key allows. `admin` allows access to users' data: export and deletion; `models` to say which model answers."""
+Scope = Literal["recommend", "events", "catalogue", "admin", "models", "metrics"]
+"""What a key allows. `admin` allows access to users' data: export and deletion; `models` to say which model answers;
+`catalogue` to change items."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 NOTE_MAX = 200

@@ -1,8 +1,9 @@
 """Detects loss in the embedded store: missing files and missing events.
 
-The log's streams count all events ever added; that number only grows, and trimming does not change it. Its highest
-value is kept in a file next to the store's files (the high-water mark). A start that finds a smaller number has lost
-the difference. The number is read after the fsync that covers it, so it is never ahead of the disk.
+The log's streams count all events ever added; that number only grows, and trimming does not change it. So does the
+catalogue's version, its number of changes. Their highest values are kept in a file next to the store's files (the
+high-water marks). A start that finds a smaller number has lost the difference. The numbers are read after the fsync
+that covers them, so they are never ahead of the disk.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import orjson
 from redis import Redis
@@ -21,7 +22,8 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from model.contract.atomic_files import write_whole
-from service.store.redis_keys import LOST_EVENTS, PARTITIONS, PREFIX, tag_partition
+from service.store.catalogue import read_version_reply
+from service.store.redis_keys import LOST_EVENTS, PARTITIONS, PREFIX, CatalogueKeys, tag_partition
 
 HIGH_WATER: Final = "high-water.json"
 COUNT_EVERY_S: Final = 10.0
@@ -31,6 +33,9 @@ CALL_LIMIT_S: Final = 5.0
 CLIENT_NAME: Final = "nextitem-guard"
 """Name of its connection in the server's CLIENT LIST."""
 
+Counted = Literal["events", "catalogue"]
+"""What is counted, as the file of the marks names it."""
+_NAMES: Final[Mapping[Counted, str]] = {"events": "events", "catalogue": "changes of the catalogue"}
 _RUNBOOK = "see docs/runbook.md, Lost events"
 _log = logging.getLogger(__name__)
 
@@ -112,26 +117,31 @@ class StoreWatcher:
                     complained_s = time.monotonic()
 
     def count(self) -> int:
-        """Count the events, save the count, and log a loss if it shrank. Raises RedisError, OSError.
+        """Count events and changes of the catalogue, save the counts, and log a loss if one shrank.
 
-        The store keeps the number of lost events until an operator runs `nextitem-serve store acknowledge`.
+        Returns the events. The store keeps the number of what was lost until an operator runs `nextitem-serve store
+        acknowledge`. Raises RedisError, OSError.
         """
-        found, known = count_events(self._client), read_high_water(self._data_dir)
-        if found < known:
+        found: dict[Counted, int] = {"events": count_events(self._client), "catalogue": count_changes(self._client)}
+        known = {kind: read_high_water(self._data_dir, kind) for kind in found}
+        lost = {kind: known[kind] - count for kind, count in found.items() if count < known[kind]}
+        for kind, number in lost.items():
             _log.error(
-                "The embedded store in %s lost %d of %d events. It accepts new events: %s",
+                "The embedded store in %s lost %d of %d %s. It accepts new ones: %s",
                 self._data_dir,
-                known - found,
-                known,
+                number,
+                known[kind],
+                _NAMES[kind],
                 _RUNBOOK,
             )
+        if lost:
             try:
-                self._client.incrby(LOST_EVENTS, known - found)
+                self._client.incrby(LOST_EVENTS, sum(lost.values()))
             except ResponseError:  # the store is full: keep the old mark, so that the next count reports the loss again
-                return found
+                return found["events"]
         if found != known:
-            write_whole(self._data_dir / HIGH_WATER, orjson.dumps({"events": found}), mode=0o600)
-        return found
+            write_whole(self._data_dir / HIGH_WATER, orjson.dumps(found), mode=0o600)
+        return found["events"]
 
     def _check_files(self) -> bool:
         """Whether the files exist. While they do not, an unsafe store setting makes the service refuse events."""
@@ -164,10 +174,18 @@ def count_events(client: Redis) -> int:
     )  # an empty partition has no stream
 
 
-def read_high_water(data_dir: Path) -> int:
-    """The high-water mark: the event count when last checked, 0 if there is none."""
+def count_changes(client: Redis) -> int:
+    """How many changes the catalogue of a store has had. Raises RedisError."""
+    try:
+        return read_version_reply(client.get(CatalogueKeys().version))
+    except (ValueError, TypeError, ResponseError):  # damaged, which the service reports
+        return 0
+
+
+def read_high_water(data_dir: Path, kind: Counted = "events") -> int:
+    """A high-water mark: the count of events or changes when last checked, 0 if there is none."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return int(orjson.loads((data_dir / HIGH_WATER).read_bytes())["events"])
+        return int(orjson.loads((data_dir / HIGH_WATER).read_bytes())[kind])
     return 0
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from service.catalogue.live import LiveCatalogue
+from service.catalogue.writer import CatalogueWriter
 from service.deployment.followed import Followed
 from service.deployment.reporter import Reporter
 from service.deployment.tally_writer import TallyWriter
@@ -32,6 +34,8 @@ class Service:
     ingestor: Ingestor
     erase_breaker: CircuitBreaker
     """Not that of events: an erasure takes up to half a minute, and as a probe it would block all events that long."""
+    catalogue: LiveCatalogue
+    catalogue_writer: CatalogueWriter
     recommender: Recommender
     health: Health
     store_monitor: StoreMonitor

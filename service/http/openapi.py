@@ -8,6 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
+from service.api.catalogue_requests import ItemChangeRequest, ItemPatchRequest, ItemRequest, ItemsRequest
 from service.api.requests import (
     CandidateRequest,
     DeploymentRequest,
@@ -35,6 +36,10 @@ _BODIES = (
     UseRequest,
     CandidateRequest,
     ShareRequest,
+    ItemRequest,
+    ItemPatchRequest,
+    ItemChangeRequest,
+    ItemsRequest,
 )
 
 

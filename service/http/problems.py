@@ -1,7 +1,7 @@
 """Answers every error as application/problem+json (RFC 9457), never with input in it."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 import orjson
@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from service.errors import (
@@ -26,6 +27,8 @@ from service.errors import (
 from service.telemetry.problems import PROBLEM
 
 MEDIA_TYPE = "application/problem+json"
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+"""What routes may have, in the order in which the header Allow names them."""
 RETRY_AFTER_S = (1, 2, 3)
 """One is drawn per answer, so that clients refused together do not all retry together."""
 
@@ -54,10 +57,19 @@ def answer_problem(problem: Problem, scope: Scope) -> Response:
     return Response(orjson.dumps(body), problem.status, headers, MEDIA_TYPE)
 
 
-def install_problems(app: FastAPI) -> None:
-    """Install the handlers that answer Problems and the framework's own errors."""
+def install_problems(app: FastAPI, *, routes: Sequence[BaseRoute]) -> None:
+    """Install the handlers that answer Problems and the framework's own errors. `routes` are all that there are."""
+
+    async def answer_framework(request: Request, error: Exception) -> Response:
+        problem: Problem = Internal()
+        if isinstance(error, HTTPException) and error.status_code == 404:
+            problem = NotFound()
+        elif isinstance(error, HTTPException) and error.status_code == 405:
+            problem = MethodNotAllowed(_list_methods(routes, request.scope))
+        return answer_problem(problem, request.scope)
+
     app.add_exception_handler(Problem, _answer_ours)
-    app.add_exception_handler(HTTPException, _answer_framework)
+    app.add_exception_handler(HTTPException, answer_framework)
     app.add_exception_handler(RequestValidationError, _answer_validation)
 
 
@@ -65,22 +77,16 @@ async def _answer_ours(request: Request, error: Exception) -> Response:
     return answer_problem(error if isinstance(error, Problem) else Internal(), request.scope)
 
 
-async def _answer_framework(request: Request, error: Exception) -> Response:
-    problem: Problem = Internal()
-    if isinstance(error, HTTPException):
-        problem = _translate(error.status_code, error.headers or {})
-    return answer_problem(problem, request.scope)
-
-
 async def _answer_validation(request: Request, _error: Exception) -> Response:
     # FastAPI's own handler quotes the input and fails on NaN. No route leaves validation to FastAPI.
     return answer_problem(Invalid(), request.scope)
 
 
-def _translate(status: int, headers: Mapping[str, str]) -> Problem:
-    match status:
-        case 404:
-            return NotFound()
-        case 405:
-            return MethodNotAllowed(headers.get("Allow", headers.get("allow", "")).split(", "))
-    return Internal()
+def _list_methods(routes: Iterable[BaseRoute], scope: Scope) -> list[str]:
+    """The methods of all routes with the path of the first that matches: the framework names those of that one only."""
+    paths = (getattr(route, "path", "") for route in routes if route.matches(scope)[0] is not Match.NONE)
+    path = next(paths, None)
+    found = {
+        method for route in routes if getattr(route, "path", "") == path for method in getattr(route, "methods", ())
+    }
+    return [method for method in METHODS if method in found]

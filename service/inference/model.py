@@ -112,13 +112,6 @@ class LiveModel:
         indexes, scores = self.neighbours.rank(question)
         return Answer(self.vocabulary.decode(indexes.tolist()), scores.tolist())
 
-    def describe_item(self, item_id: str) -> dict[str, Any] | None:
-        """An item's metadata, empty if the bundle has none; None for an unknown item."""
-        if item_id not in self.vocabulary:
-            return None
-        metadata: dict[str, Any] = orjson.loads(self.find_metadata(item_id))
-        return metadata
-
     def find_metadata(self, item_id: str) -> bytes:
         """A known item's metadata as a JSON object, `{}` if the bundle has none."""
         return b"{}" if self.metadata is None else self.metadata[self.vocabulary.index_of(item_id) - 1]

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import NamedTuple
 
 from service.api.responses import Recommendation
-from service.errors import HistoryBehind, Invalid
+from service.errors import Invalid, VersionBehind
 from service.recommend.candidate import ask_candidate_many
 from service.recommend.pending import PendingRequest
 from service.recommend.variant import Variant
@@ -83,5 +83,5 @@ async def ask_many(
         for pending in portion:
             try:
                 yield pending, await variant.pipeline.answer_degraded(pending, "engine_unavailable")
-            except (HistoryBehind, Invalid) as refusal:
+            except (VersionBehind, Invalid) as refusal:
                 yield pending, refusal

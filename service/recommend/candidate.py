@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from service.api.responses import Recommendation
-from service.errors import HistoryBehind, Invalid, Overloaded
+from service.errors import Invalid, Overloaded, VersionBehind
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.pending import PendingRequest
 from service.recommend.variant import Variant
@@ -18,13 +18,13 @@ _log = logging.getLogger(__name__)
 
 
 async def ask_candidate(candidate: Variant, pending: PendingRequest) -> Recommendation | VariantFallback:
-    """The candidate's answer to a request with a PATIENCE, or why it gave none. Raises HistoryBehind."""
+    """The candidate's answer to a request with a PATIENCE, or why it gave none. Raises VersionBehind."""
     reason = _find_obstacle(candidate)
     if reason is not None:
         return reason
     try:
         outcome: Recommendation | Exception = await candidate.batcher.submit(pending, expires_s=pending.expires_s)
-    except HistoryBehind:
+    except VersionBehind:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a candidate does, its users get an answer
         outcome = error
@@ -35,18 +35,18 @@ async def ask_candidate(candidate: Variant, pending: PendingRequest) -> Recommen
 
 async def ask_candidate_many(
     candidate: Variant, originals: Sequence[PendingRequest]
-) -> list[Recommendation | VariantFallback | HistoryBehind]:
+) -> list[Recommendation | VariantFallback | VersionBehind]:
     """The candidate's answer to each request of a batch, or why it gave none."""
     reason = _find_obstacle(candidate)
     if reason is not None:
         return [reason] * len(originals)
     batch = [PendingRequest(original.request, original.timer, PATIENCE) for original in originals]
-    answers: list[Recommendation | VariantFallback | HistoryBehind] = []
+    answers: list[Recommendation | VariantFallback | VersionBehind] = []
     try:
         questions = [(pending, pending.expires_s) for pending in batch]
         async with contextlib.aclosing(candidate.batcher.submit_many(questions)) as outcomes:
             async for _, outcome in outcomes:
-                answers.append(outcome if isinstance(outcome, HistoryBehind) else _judge(candidate, outcome))
+                answers.append(outcome if isinstance(outcome, VersionBehind) else _judge(candidate, outcome))
     finally:
         for pending in batch:
             pending.abandoned = True

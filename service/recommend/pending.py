@@ -8,6 +8,7 @@ from model.contract.allowed import Allowed
 from model.contract.query import Answer, Question
 from service.api.requests import RecommendRequest
 from service.api.responses import Degraded, Source
+from service.catalogue.live import CatalogueView
 from service.store.records import History
 from service.telemetry.stage_timer import Stage, StageTimer
 
@@ -27,6 +28,8 @@ class PendingRequest:
     history: History | None = None
     allowed: Allowed | None = None
     """The items that it may be answered with, if not all of them."""
+    catalogue: CatalogueView | None = None
+    """None while no item was ever changed."""
     question: Question | None = None
     ranking: Answer | None = None
     ranked_by: Source = "model"

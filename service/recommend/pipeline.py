@@ -8,13 +8,23 @@ reason as `degraded`:
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
+from model.contract.allowed import Allowed
 from model.contract.event_inputs import Events
 from model.contract.query import Question, encode_question
 from service.api.responses import Degraded, Recommendation
-from service.errors import EngineUnavailable, FieldError, HistoryBehind, Invalid, Problem, StoreUnavailable
-from service.filters.filter import Filter
+from service.catalogue.live import LiveCatalogue
+from service.errors import (
+    CatalogueBehind,
+    EngineUnavailable,
+    FieldError,
+    HistoryBehind,
+    Invalid,
+    Problem,
+    StoreUnavailable,
+)
 from service.inference.item_masks import Plan, plan_of
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
@@ -32,6 +42,9 @@ WITHOUT_MODEL = ("neighbours", "popular")
 """Rankers that a request may name and that leave the engine alone."""
 READ_SHARE = 0.4
 """Share of the remaining time that the store may take, so that enough remains to answer without it."""
+LAST_SHARE = 0.1
+LAST_MOMENT_S = 0.005
+"""How long an answer whose time is over may yet look at the catalogue: a share of its time limit, and no less."""
 _NO_NEIGHBOURS = FieldError(
     "/ranker", "unknown_ranker", "the bundle has no neighbours: publish it with --neighbours to have them"
 )
@@ -46,11 +59,13 @@ class Pipeline:
         *,
         store: HistoryStore,
         breaker: CircuitBreaker,
+        catalogue: LiveCatalogue,
         runner: EngineRunner,
         on_filter: Callable[[Plan], None],
     ) -> None:
         """`breaker` guards reads of histories. `on_filter` is told how a filter is applied, for each request."""
         self._model = model
+        self._catalogue = catalogue
         self._store = store
         self._breaker = breaker
         self._runner = runner
@@ -65,9 +80,12 @@ class Pipeline:
         model = self._model
         await self.read_histories(batch)
         start_stage(batch, "encode")
+        available = self._catalogue.find_allowed(model.vocabulary)
         for pending in batch:
-            if pending.request.filter is not None:
-                await self._restrict(pending, pending.request.filter)
+            if pending.request.filter is None:
+                pending.allowed = available
+            else:
+                await self._restrict(pending, available)
             _encode(model, pending)
         start_stage(batch, "queue")
         await self._rank(model, batch)
@@ -77,13 +95,13 @@ class Pipeline:
     async def answer_degraded(self, pending: PendingRequest, reason: Degraded) -> Recommendation:
         """Answer at once from what is known so far, once what a filter allows is known, too.
 
-        Raises HistoryBehind if the history is too old, and what `Restrictions.find` does.
+        Raises VersionBehind if that is too old, and what `Restrictions.find` does. Await `read_histories` or
+        `confirm_catalogue` before: items that are not available are left out as of then.
         """
         pending.timer.record(pending.stage)
         if pending.question is None:
-            _check_version(pending)
-            if pending.request.filter is not None:
-                await self._restrict(pending, pending.request.filter)
+            _check_versions(pending)
+            await self._restrict(pending, self._catalogue.find_allowed(self._model.vocabulary))
             _encode(self._model, pending)
             pending.timer.record("encode")
         pending.ranking, pending.degraded = None, reason
@@ -95,7 +113,7 @@ class Pipeline:
     async def answer_without_model(self, pending: PendingRequest) -> Recommendation:
         """Answer by the ranker of WITHOUT_MODEL that the request names.
 
-        Raises HistoryBehind, Invalid if the bundle has no neighbours, and what `Restrictions.find` does.
+        Raises VersionBehind, Invalid if the bundle has no neighbours, and what `Restrictions.find` does.
         """
         if pending.request.ranker == "neighbours" and self._model.neighbours is None:
             raise Invalid([_NO_NEIGHBOURS])
@@ -103,8 +121,7 @@ class Pipeline:
         if not pending.wanted:  # its history may not have been read
             return await self.answer_degraded(pending, "deadline")
         start_stage([pending], "encode")
-        if pending.request.filter is not None:
-            await self._restrict(pending, pending.request.filter)
+        await self._restrict(pending, self._catalogue.find_allowed(self._model.vocabulary))
         _encode(self._model, pending)
         if pending.request.ranker == "neighbours" and pending.question and len(pending.question.history):
             await self._rank_neighbours(pending, pending.question)
@@ -114,10 +131,13 @@ class Pipeline:
             raise answer
         return answer
 
-    async def _restrict(self, pending: PendingRequest, wanted: Filter) -> None:
+    async def _restrict(self, pending: PendingRequest, available: Allowed | None) -> None:
         """Find the items that the request may be answered with. What speaks against that is its failure."""
+        pending.allowed = available
+        if pending.request.filter is None:
+            return
         try:
-            pending.allowed = await self._restrictions.find(wanted)
+            pending.allowed = await self._restrictions.find(pending.request.filter, available)
             self._on_filter(plan_of(pending.allowed))
         except Problem as problem:
             pending.failure = problem
@@ -134,21 +154,49 @@ class Pipeline:
             pending.degraded = "deadline"
 
     async def read_histories(self, batch: Sequence[PendingRequest]) -> None:
-        """Read all histories in one round trip, within the latest deadline of the batch."""
+        """Read all histories and the catalogue's version in one round trip, within the latest deadline of the batch.
+
+        A catalogue that has changed since the last time takes another.
+        """
         start_stage(batch, "history")
         readers = [
             (pending, pending.request.user_id)
             for pending in batch
             if pending.request.user_id is not None and pending.wanted
         ]
-        if not readers:
-            return
+        if readers:
+            await self._read(readers)
+        if batch:
+            await self._follow_catalogue(batch)
+        for pending in batch:
+            _check_versions(pending)
+
+    async def confirm_catalogue(self, pending: PendingRequest) -> None:
+        """Look at the catalogue for an answer that is given without reading anything, though its time may be over."""
+        if pending.question is None:
+            await self._follow_catalogue([pending])
+
+    async def _follow_catalogue(self, batch: Sequence[PendingRequest]) -> None:
+        since_s = max(pending.timer.started for pending in batch)
+        if not self._catalogue.is_current(since_s):
+            start_stage(batch, "history")
+            last_s = max(LAST_MOMENT_S, LAST_SHARE * max(pending.request.timeout_ms for pending in batch) / 1000)
+            within_s = max(last_s, READ_SHARE * max(pending.left_s for pending in batch))
+            await self._catalogue.follow(since_s, within_s=within_s)
+        view = self._catalogue.view(since_s)
+        if view is not None:
+            for pending in batch:
+                pending.catalogue = view
+
+    async def _read(self, readers: Sequence[tuple[PendingRequest, str]]) -> None:
         within_s = READ_SHARE * max(pending.left_s for pending, _ in readers)
         try:
             with self._breaker.guard(within_s=within_s):
                 histories = await self._store.read_many([user_id for _, user_id in readers], within_s=within_s)
         except StoreUnavailable as error:
             rushed = ran_out(error, within_s)  # then the store is not at fault
+            if not rushed:
+                self._catalogue.note_failure(time.perf_counter())
             for pending, _ in readers:
                 pending.degraded = "deadline" if rushed else "store_unavailable"
         else:
@@ -157,8 +205,6 @@ class Pipeline:
                     pending.history = history
                 else:  # only this user's history is unreadable
                     pending.degraded = "store_unavailable"
-        for pending, _ in readers:
-            _check_version(pending)
 
     async def _rank(self, model: LiveModel, batch: Sequence[PendingRequest]) -> None:
         """Run the model once for all requests with a known item that still wait when the run begins."""
@@ -185,10 +231,13 @@ class Pipeline:
             pending.ranking = answer
 
 
-def _check_version(pending: PendingRequest) -> None:
+def _check_versions(pending: PendingRequest) -> None:
     version = pending.request.min_history_version
     if version is not None and (pending.history is None or pending.history.version < version):
         pending.failure = HistoryBehind()
+    version = pending.request.min_catalogue_version
+    if version and (pending.catalogue is None or pending.catalogue.version < version):
+        pending.failure = CatalogueBehind()
 
 
 def _encode(model: LiveModel, pending: PendingRequest) -> None:

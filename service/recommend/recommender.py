@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from service.api.requests import MAX_REQUESTS, RecommendRequest
 from service.api.responses import Recommendation
-from service.errors import HistoryBehind, Invalid, Overloaded
+from service.errors import Invalid, Overloaded, VersionBehind
 from service.recommend.batch import Outcome, ask_all
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.candidate import PATIENCE, ask_candidate
@@ -39,7 +39,7 @@ class Recommender:
     """Answers RecommendRequests by the variants in use. Holds what belongs to the service, whatever its model."""
 
     def __init__(self, variants: Variants, *, metrics: Metrics, max_version_waiters: int) -> None:
-        """At most `max_version_waiters` requests wait for a history to reach their `min_history_version`."""
+        """At most `max_version_waiters` requests wait for a history or the catalogue to reach the version they want."""
         self._variants = variants
         variants.take_roles()
         self._metrics = metrics
@@ -85,7 +85,7 @@ class Recommender:
         await asyncio.gather(*(variant.close(within_s=variant.runner.stuck_after_s) for variant in self._variants.all))
 
     async def recommend(self, request: RecommendRequest, timer: StageTimer) -> Recommendation:
-        """One answer, within its deadline. Raises HistoryBehind if the history does not reach the version by then.
+        """One answer, within its deadline. Raises VersionBehind if what it wants is not that new by then.
 
         Raises Invalid if the model that answers cannot do what the request names.
         """
@@ -93,8 +93,8 @@ class Recommender:
         choice = self._variants.pick(request.user_id if request.ranker == "auto" else None, request.variant)
         try:
             answer = await self._attempt(choice, request, timer)
-        except HistoryBehind:
-            answer = await self._await_history(choice, request, timer)
+        except VersionBehind as behind:
+            answer = await self._await_version(choice, request, timer, type(behind))
         self._count(choice, answer)
         return answer
 
@@ -103,7 +103,7 @@ class Recommender:
     ) -> AsyncGenerator[Recommendation]:
         """Yield the answer to each of at most MAX_REQUESTS requests, in order.
 
-        Their time began at `started_s`. Raises Overloaded if there is no room for all in time, and HistoryBehind or
+        Their time began at `started_s`. Raises Overloaded if there is no room for all in time, and VersionBehind or
         Invalid, with pointers into the batch, if one of them would. Close the generator (`contextlib.aclosing`): until
         then its requests count as in flight.
         """
@@ -128,8 +128,8 @@ class Recommender:
     async def _conclude(self, choice: Choice, pending: PendingRequest, outcome: Outcome) -> Recommendation:
         """The answer to a request of a batch, which is counted. Raises what no fallback covers."""
         variant, answer, reason = outcome
-        if isinstance(answer, HistoryBehind):
-            answer = await self._await_history(choice, pending.request, pending.timer)
+        if isinstance(answer, VersionBehind):
+            answer = await self._await_version(choice, pending.request, pending.timer, type(answer))
         elif isinstance(answer, Exception):
             answer = await self._fallback(variant, pending, answer)
         if reason is not None:
@@ -167,6 +167,8 @@ class Recommender:
             source=answer["source"], degraded=answer["degraded"], version=model["version"], variant=model["variant"]
         )
         self._metrics.items_unknown(len(answer["unknown_item_ids"]))
+        if "catalogue" in answer and answer["catalogue"]["behind"]:
+            self._metrics.catalogue.answered_behind()
 
     def _note_fallback(self, choice: Choice, reason: VariantFallback, answer: Recommendation) -> None:
         """Count an answer that the champion made for the candidate.
@@ -179,7 +181,7 @@ class Recommender:
             choice.tally.add("candidate", "failures")
 
     async def _attempt(self, choice: Choice, request: RecommendRequest, timer: StageTimer) -> Recommendation:
-        """One answer from the current history. Raises HistoryBehind if that is too old."""
+        """One answer from the current history. Raises VersionBehind if that is too old."""
         if not choice.on_trial:
             return await self._ask(choice.variant, request, timer)
         pending = PendingRequest(request, timer, PATIENCE)
@@ -191,7 +193,7 @@ class Recommender:
         return answer
 
     async def _ask(self, variant: Variant, request: RecommendRequest, timer: StageTimer) -> Recommendation:
-        """One answer by a variant, or what replaces it there. Raises HistoryBehind."""
+        """One answer by a variant, or what replaces it there. Raises VersionBehind."""
         pending = PendingRequest(request, timer)
         try:
             if request.ranker in WITHOUT_MODEL:
@@ -210,25 +212,31 @@ class Recommender:
             pending.abandoned = True
         return await self._ask(now, request, timer)  # it waited for its history, and its variant retired meanwhile
 
-    async def _await_history(self, choice: Choice, request: RecommendRequest, timer: StageTimer) -> Recommendation:
-        """One answer, once the history is new enough. Raises HistoryBehind, at once if too many requests wait."""
+    async def _await_version(
+        self, choice: Choice, request: RecommendRequest, timer: StageTimer, behind: type[VersionBehind]
+    ) -> Recommendation:
+        """One answer, once history and catalogue are new enough. Raises VersionBehind, at once if too many wait."""
         if self._version_waiters >= self._max_version_waiters:
             self._metrics.shed("waiters_full")
-            raise HistoryBehind
+            raise behind
         pending = PendingRequest(request, timer)  # knows how much time is left
         self._version_waiters += 1
         try:
             while pending.left_s > VERSION_PAUSE_S:
                 await asyncio.sleep(VERSION_PAUSE_S)
                 timer.record("history")  # the wait is for the history, not for the engine
-                with contextlib.suppress(HistoryBehind):
+                try:
                     return await self._attempt(choice, request, timer)
+                except VersionBehind as still:
+                    behind = type(still)
         finally:
             self._version_waiters -= 1
-        raise HistoryBehind
+        raise behind
 
     async def _fallback(self, variant: Variant, pending: PendingRequest, outcome: Exception) -> Recommendation:
         """The answer when the batcher gives none. Raises exceptions that no fallback covers."""
+        if isinstance(outcome, Expired | QueueFull):
+            await variant.pipeline.confirm_catalogue(pending)
         match outcome:
             case Expired():
                 return await variant.pipeline.answer_degraded(pending, "deadline")

@@ -7,6 +7,7 @@ import orjson
 from model.contract.query import Answer, Question
 from service.api.responses import HistoryState, RankedItem, Recommendation, Source
 from service.api.timestamps import format_rfc_3339
+from service.catalogue.live import CatalogueView
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest
 from service.recommend.role import Role
@@ -26,7 +27,7 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
         for rank, (item_id, score) in enumerate(zip(*ranking, strict=True), start=1)
     ]
     if pending.request.return_metadata:
-        _add_metadata(model, items, pending.request.return_metadata)
+        _add_metadata(model, pending.catalogue, items, pending.request.return_metadata)
     answer: Recommendation = {
         "recommendation_id": role.make_id(claimant, from_model=source == "model"),
         "user_id": pending.request.user_id,
@@ -42,6 +43,8 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
     }
     if pending.request.filter is not None and pending.allowed is not None:
         answer["allowed"] = pending.allowed.count
+    if pending.catalogue is not None:
+        answer["catalogue"] = {"version": pending.catalogue.version, "behind": pending.catalogue.behind}
     if pending.request.explain:
         _leave_unexplained(answer)
     return answer
@@ -54,10 +57,14 @@ def _leave_unexplained(answer: Recommendation) -> None:
     answer["explained"] = None if answer["source"] == "model" else 0
 
 
-def _add_metadata(model: LiveModel, items: Sequence[RankedItem], wanted: bool | Sequence[str]) -> None:
-    """Give each item what this model's bundle knows of it: all, as the bundle's own bytes, or the wanted fields."""
+def _add_metadata(
+    model: LiveModel, catalogue: CatalogueView | None, items: Sequence[RankedItem], wanted: bool | Sequence[str]
+) -> None:
+    """Give each item what is known of it, by the catalogue or else this model's bundle: all its bytes, or fields."""
     for item in items:
         known = model.find_metadata(item["item_id"])
+        if catalogue is not None:
+            known = catalogue.overlay.find_metadata(item["item_id"], known) or b"{}"
         if isinstance(wanted, bool):
             item["metadata"] = orjson.Fragment(known)
         else:

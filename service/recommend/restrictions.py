@@ -1,6 +1,7 @@
-"""Which items of a model a request may be answered with. Whatever else restricts them belongs here, beside the filter.
+"""Which items of a model a request may be answered with: what its filter allows, of what is available.
 
-What a filter allows is found once and kept for the next requests, as long as there is room.
+What a filter allows is found once and kept for the next requests, as long as there is room; so is what is available of
+it, until an item is sold out or back.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from service.system.side_thread import SideThread
 
 KEPT = 64
 KEPT_BYTES = 64 << 20
-"""So many masks are kept for a model, or so many bytes of them, at a byte an item; and always one."""
+"""So many filters are kept for a model, or so many bytes of them, at two masks of a byte an item; and always one."""
 AT_ONCE_NS = 500_000
 """What takes longer is found beside the event loop."""
 
@@ -27,17 +28,30 @@ class Restrictions:
 
     def __init__(self, model: LiveModel) -> None:
         self._attributes = model.attributes or Attributes(len(model.vocabulary), {})
-        self._room = max(1, min(KEPT, KEPT_BYTES // model.vocabulary.table_size))
+        self._room = max(1, min(KEPT, KEPT_BYTES // (2 * model.vocabulary.table_size)))
         self._kept: OrderedDict[Filter, Allowed] = OrderedDict()
         """The one asked for last stands last."""
+        self._available: dict[Filter, tuple[Allowed, Allowed]] = {}
+        """Of those kept: what was available last, and what the filter allows of it."""
         self._under_way: dict[Filter, asyncio.Task[Allowed]] = {}
 
-    async def find(self, wanted: Filter) -> Allowed:
-        """The items that a filter allows; the same object for equal filters while it is kept.
+    async def find(self, wanted: Filter, available: Allowed | None) -> Allowed:
+        """The items that a filter allows of those available (None: all); the same object for equal ones while kept.
 
         Raises Invalid if the model's bundle lacks a field of the filter or has it of another type, and Overloaded if
         too many requests wait for theirs.
         """
+        found = await self._find(wanted)
+        if available is None:
+            return found
+        before, both = self._available.get(wanted, (None, found))
+        if before is not available:
+            both = found & available
+            if wanted in self._kept:
+                self._available[wanted] = available, both
+        return both
+
+    async def _find(self, wanted: Filter) -> Allowed:
         known = self._kept.get(wanted)
         if known is not None:
             self._kept.move_to_end(wanted)
@@ -60,5 +74,6 @@ class Restrictions:
     def _keep(self, wanted: Filter, allowed: Allowed) -> Allowed:
         self._kept[wanted] = allowed
         if len(self._kept) > self._room:
-            self._kept.popitem(last=False)
+            oldest, _ = self._kept.popitem(last=False)
+            self._available.pop(oldest, None)
         return allowed

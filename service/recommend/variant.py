@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from model.contract.deployment.document import VariantName
 from service.api.requests import MAX_TIMEOUT_MS
 from service.api.responses import Recommendation
+from service.catalogue.live import LiveCatalogue
 from service.inference.loading import Loaded
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
@@ -37,6 +38,7 @@ class Variant:
         *,
         store: HistoryStore,
         breaker: CircuitBreaker,
+        catalogue: LiveCatalogue,
         metrics: Metrics,
         max_batch: int,
         max_waiting: int,
@@ -49,7 +51,12 @@ class Variant:
         stuck_after_s = MAX_TIMEOUT_MS / 1000  # nobody waits for longer
         self.runner = EngineRunner(loaded.thread, stuck_after_s=stuck_after_s, on_run=self.monitor.ran)
         self.pipeline = Pipeline(
-            loaded.model, store=store, breaker=breaker, runner=self.runner, on_filter=metrics.filtered
+            loaded.model,
+            store=store,
+            breaker=breaker,
+            catalogue=catalogue,
+            runner=self.runner,
+            on_filter=metrics.filtered,
         )
         self.batcher: Batcher[PendingRequest, Recommendation] = Batcher(
             self.pipeline.answer,

@@ -8,16 +8,16 @@ import logging
 import threading
 import time
 import weakref
-from bisect import bisect_left
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
+from service.catalogue.overlay import Overlay
 from service.errors import Overloaded, SearchNotReady
 from service.inference.model import LiveModel
+from service.search.changed_items import ChangedItems
 from service.search.folding import fold
+from service.search.item_ids import find_ids
 from service.search.pace import OutOfTime, Pace
 from service.search.title_index import TitleIndex, read_titles
 from service.system.side_thread import SideThread
@@ -35,8 +35,8 @@ _log = logging.getLogger(__name__)
 class Found(NamedTuple):
     """The best matches."""
 
-    places: list[int]
-    """Their places in the model's popular list, from 0 on, best match first."""
+    item_ids: list[str]
+    """Best match first."""
     more: bool
     """Whether there are others."""
 
@@ -47,20 +47,28 @@ class ItemSearch:
     def __init__(self, *, field: str) -> None:
         """`field` of an item's metadata is its title."""
         self._field = field
+        self._changed = ChangedItems(field=field)
         self._indexes: weakref.WeakKeyDictionary[LiveModel, asyncio.Task[TitleIndex]] = weakref.WeakKeyDictionary()
         self._stopped = threading.Event()
         self._building = SideThread("search-index", limit=2)
         self._searching = SideThread("search", limit=MAX_SEARCHES)
 
-    async def find(self, model: LiveModel, query: str, *, limit: int) -> Found:
-        """At most so many items of a model that match. Raises SearchNotReady and Overloaded."""
+    async def find(self, model: LiveModel, query: str, *, limit: int, overlay: Overlay | None) -> Found:
+        """At most so many items that match, of a model and of what was changed since.
+
+        Raises SearchNotReady and Overloaded.
+        """
         try:
             index = await self._find_index(model)
             pace = Pace(self._stopped, within_s=SEARCH_S)
-            places = await self._searching.run(partial(rank_matches, model, index, query, most=limit + 1, pace=pace))
+            if overlay is None or not overlay.records:
+                search = partial(rank_matches, model, index, query, most=limit + 1, pace=pace)
+            else:
+                search = partial(self._changed.rank, model, index, overlay, query, most=limit + 1, pace=pace)
+            item_ids = await self._searching.run(search)
         except OutOfTime:
             raise Overloaded("The search took too long: send the request again later.") from None
-        return Found(places[:limit], len(places) > limit)
+        return Found(item_ids[:limit], len(item_ids) > limit)
 
     def close(self) -> None:
         """End the threads, whatever they do."""
@@ -91,26 +99,16 @@ class ItemSearch:
             self._indexes.pop(known, None)
 
 
-def rank_matches(model: LiveModel, index: TitleIndex, query: str, *, most: int, pace: Pace) -> list[int]:
-    """The places of the best matches: the item of that id, titles, ids that begin with the query. Raises OutOfTime."""
+def rank_matches(model: LiveModel, index: TitleIndex, query: str, *, most: int, pace: Pace) -> list[str]:
+    """The ids of the best matches: the item of that id, titles, ids that begin with the query. Raises OutOfTime."""
     found: dict[int, None] = {}
     if query in model.vocabulary:
         found[int(model.popular.places[model.vocabulary.index_of(query)])] = None
     if text := fold(query):
         found |= dict.fromkeys(index.find(text, most, pace))
     if len(found) < most:
-        found |= dict.fromkeys(_find_ids(model, query, most + len(found)))
-    return list(found)[:most]
-
-
-def _find_ids(model: LiveModel, prefix: str, most: int) -> list[int]:
-    """The places of the most popular items whose ids begin so."""
-    ids = model.vocabulary.item_ids
-    first, end = bisect_left(ids, prefix), bisect_left(ids, f"{prefix}\x7f")  # which is above all that ids may hold
-    places = model.popular.places[first + 1 : end + 1]
-    if len(places) > most:
-        places = np.partition(places, most)[:most]
-    return [int(place) for place in np.sort(places)]
+        found |= dict.fromkeys(find_ids(model, query, most + len(found)))
+    return model.vocabulary.decode(model.popular.order[list(found)[:most]].tolist())
 
 
 def _build(titles: Iterable[str], pace: Pace) -> TitleIndex:

@@ -4,7 +4,7 @@ So what is found first is the most popular, and a search for what many titles ha
 docs/decisions/0018-titles-are-scanned.md.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Self
 
@@ -41,27 +41,42 @@ class TitleIndex:
         First those that begin with it, then those with a word that does, then the others; each the most popular first.
         Raises OutOfTime.
         """
+        return list(self.match(text, most, pace, ()))
+
+    def match(self, text: bytes, most: int, pace: Pace, skip: Container[int]) -> dict[int, int]:
+        """The same without the places to `skip`, and of each the number of the needle that it has (list_needles)."""
         parts: list[tuple[int, bytes]] = []
         for number, part in enumerate(self._parts):
             pace.rest()
             if text in part:
                 parts.append((number, part))
-        found: dict[int, None] = {}
-        for needle in (b"\n" + text, b" " + text, text):
+        found: dict[int, int] = {}
+        for how, needle in enumerate(list_needles(text)):
             for place in _scan(parts, needle, pace):
-                found[place] = None
+                if place in skip:
+                    continue
+                found.setdefault(place, how)
                 if len(found) == most:
-                    return list(found)
-        return list(found)
+                    return found
+        return found
+
+
+def list_needles(text: bytes) -> tuple[bytes, bytes, bytes]:
+    """What a title, with a line end before it, contains if it begins with a text, has a word that does, contains it."""
+    return b"\n" + text, b" " + text, text
 
 
 def read_titles(metadata: Sequence[bytes], order: Iterable[int], field: str) -> Iterator[str]:
-    """The title of each item index of `order`: a string of its metadata, or the strings of an array; else empty."""
-    for index in order:
-        value: Any = orjson.loads(metadata[index - 1]).get(field)
-        if isinstance(value, list):
-            value = " ".join(part for part in value if isinstance(part, str))
-        yield value if isinstance(value, str) else ""
+    """The title of each item index of `order`."""
+    return (read_title(metadata[index - 1], field) for index in order)
+
+
+def read_title(metadata: bytes, field: str) -> str:
+    """A string of an item's metadata, or the strings of an array; else empty."""
+    value: Any = orjson.loads(metadata).get(field)
+    if isinstance(value, list):
+        value = " ".join(part for part in value if isinstance(part, str))
+    return value if isinstance(value, str) else ""
 
 
 def _fold_all(titles: Iterable[str], pace: Pace) -> Iterator[bytes]:

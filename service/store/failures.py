@@ -22,7 +22,7 @@ ERROR_KINDS: Final[tuple[ErrorKind, ...]] = ("connection", "timeout", "refused",
 """No connection, no answer in time, a server that will not (full, read-only, loading, no permission), one that may lose
 events (durability.py), keys that hold what this service did not write, all else."""
 
-Calls = Literal["reads", "appends", "erasures"]
+Calls = Literal["reads", "appends", "erasures", "changes"]
 """Names of the operations in the log, grouped by their consequence for clients."""
 
 LOG_AGAIN_S: Final = 60.0
@@ -31,9 +31,10 @@ RECOVERED_AFTER_S: Final = 5.0
 """Calls count as recovered when none has failed for this long."""
 
 _CONSEQUENCES: Final[Mapping[Calls, str]] = {
-    "reads": "Recommendations continue without the histories that cannot be read.",
+    "reads": "Recommendations continue without the histories that cannot be read, by the last known catalogue.",
     "appends": "Events are refused with 503, and clients are asked to send them again.",
     "erasures": "Erasures are refused with 503.",
+    "changes": "Changes of the catalogue are refused with 503.",
 }
 _REMEDIES: Final[Mapping[ErrorKind, str]] = {
     "connection": "it cannot be reached. Check that it runs and that its address is right.",

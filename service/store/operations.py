@@ -5,8 +5,10 @@ from typing import Final, Literal
 
 from service.store.failures import Calls
 
-Operation = Literal["append", "read", "export", "erase", "ping", "inspect"]
-OPERATIONS: Final[tuple[Operation, ...]] = ("append", "read", "export", "erase", "ping", "inspect")
+Operation = Literal["append", "read", "export", "erase", "ping", "inspect", "change", "catalogue"]
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    "append", "read", "export", "erase", "ping", "inspect", "change", "catalogue",
+)  # fmt: skip
 CALLS: Final[Mapping[Operation, Calls]] = {
     "append": "appends",
     "read": "reads",
@@ -14,5 +16,7 @@ CALLS: Final[Mapping[Operation, Calls]] = {
     "erase": "erasures",
     "ping": "reads",
     "inspect": "reads",
+    "change": "changes",
+    "catalogue": "reads",
 }
 """The kind of calls that each operation makes."""

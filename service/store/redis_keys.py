@@ -11,10 +11,22 @@ PARTITIONS: Final = 64
 PREFIX: Final = "nextitem:"
 
 LOST_EVENTS: Final = f"{PREFIX}lost_events"
-"""How many events the embedded store has lost (loss_detection.py), until an operator acknowledges it."""
+"""How many events and changes of the catalogue the embedded store has lost (loss_detection.py), until acknowledged."""
 
 WORKERS: Final = f"{PREFIX}workers"
 """What each worker serves (worker_states.py)."""
+
+
+class CatalogueKeys:
+    """The keys of the catalogue, in the order of KEYS in catalogue.lua. The braces put them into one cluster slot.
+
+    A store has one catalogue, as it has one history of each user: item ids mean the same in both.
+    """
+
+    __slots__ = ("items", "log", "version")
+
+    def __init__(self, prefix: str = PREFIX) -> None:
+        self.version, self.items, self.log = (f"{prefix}{{catalogue}}:{kind}" for kind in ("version", "items", "log"))
 
 
 class Keys:

@@ -148,7 +148,8 @@ STORE_MEMORY_LIMIT: Final = GaugeDefinition(
 )
 STORE_LOST_EVENTS: Final = GaugeDefinition(
     "nextitem_store_lost_events",
-    "Events that the embedded store has lost, until an operator acknowledges the loss; NaN while it does not answer",
+    "Events and changes of the catalogue that the embedded store has lost, until an operator acknowledges the loss; "
+    "NaN while it does not answer",
     "livemostrecent",
 )
 ARCHIVE_LAST_SUCCESS: Final = GaugeDefinition(
@@ -178,6 +179,18 @@ STORE_CLOCK_SKEW: Final = GaugeDefinition(
     "nextitem_store_clock_skew_seconds",
     "Seconds by which the store's clock is ahead of the service's; NaN while unknown",
     "livemostrecent",
+)
+
+# The live catalogue.
+CATALOGUE_VERSION: Final = GaugeDefinition(
+    "nextitem_catalogue_version",
+    "Changes of the catalogue that a worker knows, of the one that is furthest behind; 0 before the first change",
+    "livemin",
+)
+CATALOGUE_BEHIND: Final = CounterDefinition(
+    "nextitem_catalogue_behind_total",
+    "Answers that may lack changes of the catalogue: the store could not be asked in time, or the worker was loading "
+    "changes",
 )
 
 # The model in use, and its swaps.

@@ -21,6 +21,7 @@ from service.store.operations import OPERATIONS, Operation
 from service.store.status import StoreState
 from service.telemetry import definitions
 from service.telemetry.buffered import Buffers
+from service.telemetry.catalogue_metrics import CatalogueMetrics
 from service.telemetry.exposition import render
 from service.telemetry.live_scores import LiveScoresCollector
 from service.telemetry.model_metrics import AnswerCounter, ModelMetrics
@@ -100,6 +101,7 @@ class Metrics:
         errors = definitions.STORE_ERRORS.make(registry)
         self._store_errors = {kind: errors.labels(kind) for kind in ERROR_KINDS}
         self._store_gauges = StoreGauges(registry)
+        self.catalogue = CatalogueMetrics(registry)
         self._connections = buffers.gauge(definitions.CONNECTIONS.make(registry))
         self.model = ModelMetrics(registry)
         workers = WorkerMetrics(registry)

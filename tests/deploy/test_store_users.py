@@ -19,6 +19,7 @@ from service.archive.segments import Archive
 from service.judge.events import LoggedEvent
 from service.judge.log_reader import LogReader
 from service.judge.worker_counts import observe_workers
+from service.store.catalogue import CatalogueStore, Changed, ItemChange, read_version_reply
 from service.store.connection import connect
 from service.store.event import make_event
 from service.store.history import HistoryStore
@@ -74,6 +75,14 @@ async def use_everything(history: HistoryStore) -> None:
     assert (await history.export("u"))[0] == 5
     assert [user.user_id for user in await history.list_recent(1)] == ["u"]
     await history.erase("u")
+    catalogue = CatalogueStore(history)
+    await catalogue.change([ItemChange("i", "put", known=True, available=False)])
+    changed = await catalogue.change([ItemChange("i", "put", known=True, available=True)])
+    assert isinstance(changed, Changed)
+    last = await catalogue.read_last_change()
+    assert [one.entry_id for one in await catalogue.read_changes(last)] == [last]
+    assert read_version_reply(await catalogue.read_version()) == changed.version
+    assert await catalogue.read_records(0) == (0, {})
     await add_variant_counts(history._client, "f", 7, {"candidate:answers": 2})  # as a worker, with its own client
     assert (await read_variant_counts(history._client, "f", 7))["candidate"].answers >= 2
     await history.ping()

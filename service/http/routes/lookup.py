@@ -20,6 +20,7 @@ from service.api.responses import (
 from service.api.timestamps import format_rfc_3339
 from service.auth.audit import audited, users_listed
 from service.auth.guard import GuardedRoute, requires_scope
+from service.catalogue.live import CatalogueView
 from service.deployment.refusals import Refusal
 from service.errors import Invalid, NotFound, Overloaded, SearchNotReady, StoreUnavailable
 from service.http.dependencies import get_service
@@ -35,7 +36,11 @@ from service.http.parameters import (
     refuse_query,
     write,
 )
+from service.inference.model import LiveModel
 from service.recommend.variant import Variant
+
+CATALOGUE_WAIT_S = 0.25
+"""How long a look-up waits for the catalogue's changes."""
 
 router = APIRouter(route_class=GuardedRoute)
 
@@ -134,14 +139,14 @@ async def find_items(request: Request) -> Response:
     if service.item_search is None:
         raise NotFound("This service does not search items: it was started with --search off.")
     model = service.model
-    found = await service.item_search.find(model, query, limit=limit)
-    item_ids = model.vocabulary.decode(model.popular.order[found.places].tolist())
-    items = [
-        FoundItem(item_id=item_id, metadata=orjson.Fragment(model.find_metadata(item_id)), popularity_rank=place + 1)
-        for item_id, place in zip(item_ids, found.places, strict=True)
-    ]
+    view = await _see_catalogue(request)
+    found = await service.item_search.find(model, query, limit=limit, overlay=view and view.overlay)
+    items = [_describe_found(model, item_id, view) for item_id in found.item_ids]
     took_ms: float = request.scope["state"]["timer"].took_ms()
-    return write(FoundItems(items=items, count=len(items), more=found.more, took_ms=took_ms))
+    answer = FoundItems(items=items, count=len(items), more=found.more, took_ms=took_ms)
+    if view is not None:
+        answer["catalogue"] = {"version": view.version, "behind": view.behind}
+    return write(answer)
 
 
 @router.get(
@@ -153,12 +158,46 @@ async def find_items(request: Request) -> Response:
     openapi_extra=requires_scope("recommend"),
 )
 async def get_item(request: Request, item_id: PathId) -> Response:
-    """The metadata of an item."""
+    """The metadata of an item, and, once the catalogue was changed, whether it is `available` and `recommendable`.
+
+    A new item is recommendable from the next model on that knows it.
+    """
     refuse_query(request)
-    metadata = get_service(request).model.describe_item(item_id)
-    if metadata is None:
+    model = get_service(request).model
+    view = await _see_catalogue(request)
+    known = _find_metadata(model, item_id, view)
+    if known is None:
         raise NotFound("The model in use does not know this item.")
-    return write(ItemDescription(item_id=item_id, metadata=metadata))
+    answer = ItemDescription(item_id=item_id, metadata=orjson.loads(known))
+    if view is not None:
+        answer["available"] = item_id not in view.overlay.hidden
+        answer["recommendable"] = item_id in model.vocabulary
+        answer["catalogue"] = {"version": view.version, "behind": view.behind}
+    return write(answer)
+
+
+async def _see_catalogue(request: Request) -> CatalogueView | None:
+    """The catalogue as it is now, or as it was last known; None while no item was ever changed."""
+    catalogue, since_s = get_service(request).catalogue, request.scope["state"]["timer"].started
+    if not catalogue.is_current(since_s):
+        await catalogue.follow(since_s, within_s=CATALOGUE_WAIT_S)
+    return catalogue.view(since_s)
+
+
+def _find_metadata(model: LiveModel, item_id: str, view: CatalogueView | None) -> bytes | None:
+    of_bundle = model.find_metadata(item_id) if item_id in model.vocabulary else None
+    return of_bundle if view is None else view.overlay.find_metadata(item_id, of_bundle)
+
+
+def _describe_found(model: LiveModel, item_id: str, view: CatalogueView | None) -> FoundItem:
+    index = model.vocabulary.index_of(item_id)
+    rank = int(model.popular.places[index]) + 1 if index > 0 else None
+    metadata = orjson.Fragment(_find_metadata(model, item_id, view) or b"{}")  # it may be deleted since it was found
+    item = FoundItem(item_id=item_id, metadata=metadata, popularity_rank=rank)
+    if view is not None:
+        item["available"] = item_id not in view.overlay.hidden
+        item["recommendable"] = index > 0
+    return item
 
 
 @router.get(

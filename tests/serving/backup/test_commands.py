@@ -30,6 +30,7 @@ from service.embedded.loss_detection import HIGH_WATER
 from service.embedded.server import EmbeddedStore
 from service.errors import StartFailed, StoreUnavailable
 from service.ingest.parser import parse_events
+from service.store.catalogue import CatalogueStore, ItemChange
 from service.store.connection import connect
 from service.store.event import make_event
 from service.store.history import HistoryStore
@@ -533,3 +534,31 @@ def test_whatever_is_damaged_the_start_names_the_command(filled, data_dir, comma
     status, said, _ = command("check")
     assert status == 1
     assert "The store is whole" not in said
+
+
+def test_a_backup_holds_the_catalogue(data_dir, tmp_path):
+    """Its version, its records and its log, as they were acknowledged before."""
+
+    async def change(url):
+        store = HistoryStore(connect(url))
+        try:
+            catalogue = CatalogueStore(store)
+            await catalogue.change([ItemChange("i1", "put", known=True, available=False)])
+            await catalogue.change([ItemChange("new", "put", known=False, metadata=b'{"title":"New"}')])
+        finally:
+            await store.close()
+
+    def read(url):
+        with Redis.from_url(url) as client:
+            keys = sorted(client.keys("nextitem:{catalogue}:*"))
+            return [(key, client.dump(key)) for key in keys]
+
+    with EmbeddedStore(data_dir) as store:
+        asyncio.run(change(store.url))
+        assert main(["store", "backup", "--out", str(tmp_path / "out"), "--data-dir", str(data_dir)]) == 0
+        before = read(store.url)
+    assert len(before) == 3
+    again = tmp_path / "again"
+    assert main(["store", "restore", "--from", str(tmp_path / "out"), "--data-dir", str(again)]) == 0
+    with EmbeddedStore(again) as store:
+        assert read(store.url) == before

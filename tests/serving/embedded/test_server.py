@@ -26,6 +26,7 @@ from service.embedded.loss_detection import HIGH_WATER, read_high_water
 from service.embedded.server import EmbeddedStore
 from service.embedded.valkey import find_binary
 from service.errors import StartFailed, StoreNotDurable
+from service.store.catalogue import CatalogueStore, ItemChange, read_version_reply
 from service.store.connection import connect
 from service.store.event import make_event
 from service.store.history import HistoryStore
@@ -590,6 +591,33 @@ def test_flushall_is_told_while_it_runs(data_dir, caplog, monkeypatch):
         client.flushall()
         _wait_for(lambda: "lost 3 of 3 events" in caplog.text)
         _wait_for(lambda: _lost(store.url) == 3)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_changes_of_the_catalogue_that_are_missing_at_a_start_are_told(data_dir, caplog, loss):
+    """As lost events are, and they count together."""
+
+    async def change(url, numbers):
+        store = HistoryStore(connect(url))
+        try:
+            for number in numbers:
+                await CatalogueStore(store).change([ItemChange(f"i{number}", "put", known=False)])
+            return read_version_reply(await CatalogueStore(store).read_version())
+        finally:
+            await store.close()
+
+    with EmbeddedStore(data_dir) as store:
+        assert asyncio.run(change(store.url, range(40))) == 40
+        _append(store.url, 1)
+    assert (read_high_water(data_dir), read_high_water(data_dir, "catalogue")) == (1, 40)
+    LOSSES[loss](data_dir / "appendonlydir")
+    with EmbeddedStore(data_dir) as store:
+        version = asyncio.run(change(store.url, ()))
+        assert version < 30
+        assert _lost(store.url) == 41 - version
+        assert asyncio.run(change(store.url, [1000])) == version + 1
+    assert f"lost {40 - version} of 40 changes of the catalogue" in caplog.text
+    assert "lost 1 of 1 events" in caplog.text
 
 
 def test_a_lost_manifest_is_not_taken_for_an_empty_store(data_dir):

@@ -28,6 +28,8 @@ CONTRACT: dict[tuple[str, str], Scope | None] = {
     ("DELETE", "/users/{user_id}"): "admin",
     ("GET", "/items"): "recommend",
     ("GET", "/items/{item_id}"): "recommend",
+    **{(method, "/items/{item_id}"): "catalogue" for method in ("PUT", "PATCH", "DELETE")},
+    ("POST", "/items"): "catalogue",
     ("GET", "/model"): "recommend",
     ("GET", "/models"): "models",
     ("GET", "/models/trial"): "models",
@@ -73,11 +75,13 @@ def check_refused(response, status, slug):
 
 
 def ask(client, method, route, *authorizations):
-    """A request that is right but for its key."""
+    """A request that is right but for its key; what would change who or what is recommended is not."""
     path = route.path
+    if (method, CONTRACT[method, route.path_format]) == ("DELETE", "catalogue"):
+        path = path.replace("{item_id:text}", "nobody")
     for name, value in FILLED.items():
         path = path.replace(name, value)
-    path = f"{path}?query=i01" if path == "/items" else path
+    path = f"{path}?query=i01" if (method, path) == ("GET", "/items") else path
     headers = [("authorization", value) for value in authorizations]
     question = {"items": ["i01"]}
     documents = {"/recommend": question, "/recommend/batch": {"requests": [question]}}
@@ -126,9 +130,9 @@ def test_every_route_with_every_kind_of_key(guarded, keys, method, route):
         check_refused(ask(guarded, method, route, f"Bearer {keys[other]}"), 403, "forbidden")
     for opens in (right, right.replace("Bearer", "bearer")):
         answer = ask(guarded, method, route, opens)
-        # Without a body nobody changes a deployment: its problem shows that the key was let in.
-        changes = (method, scope) == ("POST", "models") and route.path != "/models/refresh"
-        assert answer.status_code == 415 if changes else answer.is_success
+        # Without a body nobody changes a deployment or an item: its problem shows that the key was let in.
+        changes = scope in ("models", "catalogue") and method != "GET" and route.path != "/models/refresh"
+        assert answer.status_code == (404 if method == "DELETE" else 415) if changes else answer.is_success
 
 
 def test_a_key_may_open_several_scopes(guarded, keys_file, monkeypatch):
@@ -139,7 +143,15 @@ def test_a_key_may_open_several_scopes(guarded, keys_file, monkeypatch):
         CONTRACT[method, route.path_format]: ask(guarded, method, route, f"Bearer {key}").status_code
         for method, route in ROUTES
     }
-    assert statuses == {"recommend": 200, "events": 200, "admin": 403, "models": 403, "metrics": 403, None: 200}
+    assert statuses == {
+        "recommend": 200,
+        "events": 200,
+        "catalogue": 403,
+        "admin": 403,
+        "models": 403,
+        "metrics": 403,
+        None: 200,
+    }
 
 
 def test_routes_that_state_nothing_cannot_be_made():

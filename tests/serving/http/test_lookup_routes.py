@@ -174,6 +174,10 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
         ("/users/{user_id}", "delete"): {"204", "401", "403", "404", "422", "503"},
         ("/items", "get"): let_in | {"404", "422"},
         ("/items/{item_id}", "get"): let_in | {"404", "422"},
+        ("/items/{item_id}", "put"): let_in | read,
+        ("/items/{item_id}", "patch"): let_in | read | {"404"},
+        ("/items/{item_id}", "delete"): let_in | {"404", "422"},
+        ("/items", "post"): let_in | read,
         ("/model", "get"): let_in | {"422"},
         ("/health/live", "get"): {"200"},
         ("/health/ready", "get"): {"200", "503"},
@@ -198,18 +202,20 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "candidate_item_ids",
         "filter",
         "min_history_version",
+        "min_catalogue_version",
         "timeout_ms",
         "variant",
         "return_metadata",
         "explain",
         "ranker",
     }
-    assert set(schemas["Recommendation"]["properties"]) == {*client.recommend(user_id=user, explain=True), "allowed"}
+    answer = client.recommend(user_id=user, explain=True)  # `catalogue` comes with the first change
+    assert set(schemas["Recommendation"]["properties"]) == {*answer, "allowed", "catalogue"}
     [item] = client.recommend(user_id=user, k=1, return_metadata=True, explain=True)["items"]
     assert set(schemas["RankedItem"]["properties"]) == set(item)
     found = client.get("/items?query=i01").json()
-    assert set(schemas["FoundItems"]["properties"]) == set(found)
-    assert set(schemas["FoundItem"]["properties"]) == set(found["items"][0])
+    assert set(schemas["FoundItems"]["properties"]) == {*found, "catalogue"}
+    assert set(schemas["FoundItem"]["properties"]) == {*found["items"][0], "available", "recommendable"}
     receipt = client.send({"user_id": user, "item_id": "i01"}, {})
     assert set(schemas["Receipt"]["properties"]) == set(receipt)
     assert set(schemas["Rejection"]["properties"]) == set(receipt["rejected"][0])

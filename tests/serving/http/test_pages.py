@@ -66,13 +66,16 @@ def test_front_page_names_the_documentation_only_where_it_is_served(client, make
 def test_every_example_of_the_documentation_succeeds(client):
     """What /docs fills in, sent as it stands, is answered with 200, and the model answers where it is given items.
 
-    Whether a deployment can be changed so depends on the one that stands: these have no example.
+    Whether a deployment can be changed so depends on the one that stands, and the catalogue is that of all tests: what
+    changes them has no example.
     """
     described = client.get("/openapi.json").json()["paths"]
     paths = {path: operations for path, operations in described.items() if not path.startswith("/models/")}
     sent = 0
     for path, operations in paths.items():
         for method, operation in operations.items():
+            if operation["security"] == [{"key": ["catalogue"]}]:
+                continue
             filled = path
             asked = {}
             for parameter in operation.get("parameters", []):

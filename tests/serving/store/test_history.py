@@ -7,6 +7,7 @@ from binascii import crc_hqx
 import pytest
 
 from service.errors import StartFailed
+from service.store.catalogue import CatalogueStore, ItemChange
 from service.store.connection import connect
 from service.store.history import EVENTS_PER_CALL, HistoryStore
 from service.store.operations import OPERATIONS
@@ -388,6 +389,8 @@ def test_every_operation_is_observed(in_store, event):
         await store.erase("u1")
         await store.ping()
         await store.inspect()
+        await CatalogueStore(store).change([ItemChange("i1", "put", known=False)])
+        await CatalogueStore(store).read_version()
 
     in_store(scenario, observe=lambda operation, seconds: heard.append((operation, 0 < seconds < 5)))
     assert heard == [(operation, True) for operation in OPERATIONS]

@@ -1,0 +1,197 @@
+"""Items are sold out and come back under load: an answer that was asked for after the acknowledgement must lack them.
+
+`python -m benchmarks.reliability.sold_out`, or `make sold-out`: ends with status 1 if one has such an item, when one is
+missing or fails, or when a change is refused. After each change the next answer is asked for at once, by a connection
+of its own, so that any worker may give it; beside that others ask at random times, by every way to an answer.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from benchmarks.harness.console import say
+from benchmarks.harness.open_loop import Outcome, Shot, encode_post, fire, percentile
+from benchmarks.harness.processes import ServiceProcess
+from service.embedded.server import EmbeddedStore
+
+BUNDLE: Final = Path("tests/serving/bundle")
+ITEMS: Final = [f"i{number:02d}" for number in range(1, 13)]
+"""Those that are sold out and come back; the bundle has eight more, so that an answer with `k` 20 has all there are."""
+CLOCK_S: Final = 0.0005
+"""By how much a request may have left before it was due, as this process knows it."""
+QUESTIONS: Final[tuple[dict[str, Any], ...]] = (
+    {"items": ["x/history"]},
+    {"user_id": "u1"},
+    {"items": ["x/history"], "ranker": "popular"},
+    {"items": [], "candidate_item_ids": ITEMS},
+    {"user_id": "u2", "items": ["x/history"], "return_metadata": ["title"]},
+    {"items": ["x/history"], "timeout_ms": 10},
+)
+"""By history, by items, popular, among candidates; the last ones are often late, and so degraded."""
+
+
+@dataclass
+class Shelf:
+    """What was sold out when, by time.perf_counter, and what was wrong in answers."""
+
+    gone_s: dict[str, float] = field(default_factory=dict)
+    """Items whose sale is acknowledged, and which are not on their way back: since when."""
+    answers: int = 0
+    behind: int = 0
+    wrong: list[str] = field(default_factory=list)
+    """Of answers that did not say that they are behind; and of those that did."""
+    admitted: list[str] = field(default_factory=list)
+
+    def check(self, answer: dict[str, Any], asked_s: float) -> str:
+        """What is wrong with an answer that was asked for at a time: an item that was gone then."""
+        self.answers += 1
+        behind = "catalogue" in answer and answer["catalogue"]["behind"]
+        self.behind += behind
+        found = [item["item_id"] for item in answer["items"]]
+        fault = " ".join(item_id for item_id in found if self.gone_s.get(item_id, asked_s) < asked_s)
+        if fault:
+            (self.admitted if behind else self.wrong).append(f"{fault} by {answer['source']}, {answer['degraded']}")
+        return "" if behind else fault
+
+
+class Asker:
+    """Questions at random times. An unknown item in each names it, and the answer repeats it."""
+
+    def __init__(self, shelf: Shelf, *, rate: float) -> None:
+        self._shelf = shelf
+        self._rate = rate
+        self._due_s: dict[str, float] = {}
+
+    def plan(self) -> Iterator[Shot]:
+        """Shots without end."""
+        draw = random.Random(7)  # noqa: S311 - a repeatable schedule
+        began_s, at_s, number = time.perf_counter(), 0.0, 0
+        while True:
+            at_s += draw.expovariate(self._rate)
+            name = f"question-{number}"
+            question = QUESTIONS[number % len(QUESTIONS)]
+            body = {"k": 20, **question, "items": [*question.get("items", ()), name]}
+            self._due_s[name] = began_s + at_s - CLOCK_S
+            yield Shot(at_s, encode_post("/recommend", json.dumps(body).encode()), "ask")
+            number += 1
+
+    def find_fault(self, content: bytes) -> str:
+        """What is wrong with an answer."""
+        answer = json.loads(content)
+        [name] = [item_id for item_id in answer["unknown_item_ids"] if item_id.startswith("question-")]
+        return self._shelf.check(answer, self._due_s.pop(name))
+
+
+@dataclass
+class Report:
+    """What came of it."""
+
+    changes: int
+    seconds: float
+    outcomes: list[Outcome]
+    shelf: Shelf
+    took_ms: list[float]
+    """Of the changes."""
+
+    @property
+    def failed(self) -> list[Outcome]:
+        """Questions without an answer."""
+        return [outcome for outcome in self.outcomes if outcome.status != 200]
+
+    def describe(self) -> str:
+        """In one line."""
+        asked_ms = [outcome.latency_s * 1000 for outcome in self.outcomes]
+        sources = Counter(f"{outcome.source} {outcome.degraded}".strip() for outcome in self.outcomes)
+        return (
+            f"{self.changes} changes in {self.seconds:.0f} s (p50 {percentile(self.took_ms, 0.5):.1f} ms), "
+            f"{self.shelf.answers} answers ({dict(sources)}), {self.shelf.behind} of them behind, "
+            f"{len(self.failed)} failed; p50 {percentile(asked_ms, 0.5):.1f} ms, p99 {percentile(asked_ms, 0.99):.1f}; "
+            f"{len(self.shelf.wrong)} with an item that was not available {self.shelf.wrong[:3]}, and of those behind "
+            f"{len(self.shelf.admitted)} {self.shelf.admitted[:3]}"
+        )
+
+
+async def sell_out(url: str, *, changes: int, rate: float) -> Report:
+    """Change the items of a service, so many times, under so many questions a second."""
+    shelf = Shelf()
+    asker, stop = Asker(shelf, rate=rate), asyncio.Event()
+    parts = urlsplit(url)
+    load = asyncio.create_task(
+        fire(str(parts.hostname), parts.port or 0, asker.plan(), stop=stop, find_fault=asker.find_fault)
+    )
+    draw = random.Random(3)  # noqa: S311 - the same changes each time
+    took_ms: list[float] = []
+    began_s = time.perf_counter()
+    limits = httpx.Limits(max_keepalive_connections=0)  # each question may meet another worker
+    async with httpx.AsyncClient(base_url=url, limits=limits, timeout=30) as http:
+        try:
+            for number in range(changes):
+                if load.done():
+                    break
+                await _change(http, shelf, draw.choice(ITEMS), took_ms)
+                await _ask(http, shelf, QUESTIONS[number % 5])
+        finally:
+            stop.set()
+            outcomes = await load
+    return Report(len(took_ms), time.perf_counter() - began_s, outcomes, shelf, took_ms)
+
+
+async def _change(http: httpx.AsyncClient, shelf: Shelf, item_id: str, took_ms: list[float]) -> None:
+    """Take an item from the answers, or put it back."""
+    available = item_id in shelf.gone_s
+    shelf.gone_s.pop(item_id, None)
+    began_s = time.perf_counter()
+    response = await http.patch(f"/items/{item_id}", json={"available": available})
+    response.raise_for_status()
+    took_ms.append(1000 * (time.perf_counter() - began_s))
+    if not available:
+        shelf.gone_s[item_id] = time.perf_counter()
+
+
+async def _ask(http: httpx.AsyncClient, shelf: Shelf, question: dict[str, Any]) -> None:
+    asked_s = time.perf_counter()
+    response = await http.post("/recommend", json={"k": 20, "timeout_ms": 2000, **question})
+    response.raise_for_status()
+    shelf.check(response.json(), asked_s)
+
+
+async def main(given: argparse.Namespace, folder: Path) -> int:
+    """One run over a service of its own; the exit status."""
+    with EmbeddedStore(folder / "data") as store:
+        options = ("--workers", str(given.workers), "--drain-delay-s", "0")
+        service = ServiceProcess(store.url, BUNDLE, folder / "service.log", *options)
+        await service.start()
+        try:
+            report = await sell_out(service.url, changes=given.changes, rate=given.rate)
+        finally:
+            await service.stop()
+    say(f"{given.workers} at work, {given.rate:.0f} questions a second: {report.describe()}")
+    well = report.changes == given.changes and not report.shelf.wrong and not report.failed
+    say("Nothing was recommended that was not available." if well else "FAILED.")
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.reliability.sold_out", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--workers", type=int, default=4, help="(default: 4)")
+    parser.add_argument("--changes", type=int, default=10_000, help="(default: 10000)")
+    parser.add_argument("--rate", type=float, default=300.0, help="questions a second (default: 300)")
+    with tempfile.TemporaryDirectory(prefix="sold-out-") as temporary:
+        try:
+            sys.exit(asyncio.run(main(parser.parse_args(), Path(temporary))))
+        except KeyboardInterrupt:
+            sys.exit(130)
