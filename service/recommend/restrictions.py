@@ -35,7 +35,7 @@ class Restrictions:
         """Of those kept: what was available last, and what the filter allows of it."""
         self._under_way: dict[Filter, asyncio.Task[Allowed]] = {}
 
-    async def find(self, wanted: Filter, available: Allowed | None) -> Allowed:
+    async def find(self, wanted: Filter, available: Allowed | None = None) -> Allowed:
         """The items that a filter allows of those available (None: all); the same object for equal ones while kept.
 
         Raises Invalid if the model's bundle lacks a field of the filter or has it of another type, and Overloaded if

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from model.contract.allowed import Allowed
 from model.contract.attributes import gather_attributes
 from model.contract.vocabulary import Vocabulary
 from service.errors import Invalid, Overloaded
@@ -45,9 +46,29 @@ def test_equal_filters_share_one_object(model):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("most_bytes", "kept"), [(1 << 30, KEPT), (3 * 7, 3), (0, 1)])
+def test_what_is_available_of_a_filter_is_found_once(model):
+    """As long as the same items are available; it goes with the filter."""
+
+    async def scenario():
+        found = Restrictions(model)
+        own = await found.find(since(3))
+        some, others = (Allowed.all_but([index], item_count=len(ITEMS)) for index in (5, 1))
+        both = await found.find(since(3), some)
+        assert both.indexes.tolist() == [4]
+        assert await found.find(since(3), some) is both
+        assert (await found.find(since(3), others)).indexes.tolist() == [4, 5]
+        assert (await found.find(since(3), some)).indexes.tolist() == [4]
+        assert await found.find(since(3)) is own
+        for number in range(KEPT):
+            await found.find(since(-number))
+        assert not found._available
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("most_bytes", "kept"), [(1 << 30, KEPT), (3 * 2 * 7, 3), (0, 1)])
 def test_the_least_recent_are_forgotten(model, monkeypatch, most_bytes, kept):
-    """At most so many, or so many bytes at a byte an item, PAD and [mask] included; always one."""
+    """At most so many, or so many bytes at two masks of a byte an item, PAD and [mask] included; always one."""
     monkeypatch.setattr(restrictions, "KEPT_BYTES", most_bytes)
 
     async def scenario():
@@ -64,7 +85,7 @@ def test_the_least_recent_are_forgotten(model, monkeypatch, most_bytes, kept):
 
 def test_what_was_asked_for_lately_stays(model, monkeypatch):
     """Its last use counts, not its first."""
-    monkeypatch.setattr(restrictions, "KEPT_BYTES", 2 * 7)
+    monkeypatch.setattr(restrictions, "KEPT_BYTES", 2 * 2 * 7)
 
     async def scenario():
         found = Restrictions(model)
