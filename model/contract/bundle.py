@@ -10,6 +10,7 @@ bundles/<version>/manifest.json     fields and the sha256 of every other file (m
                   metadata.jsonl    optional: V JSON objects, line i describing index i
                   sessions.npy      optional: who met what, for answers without the network (sessions.py)
                   event_types.txt   optional: the event types that the graph knows, line i being code i
+                  similar.onnx      optional, with similar_golden.json: which items are like others (similar.py)
 ```
 A version appears whole or not at all: it is written aside, synced and renamed. Readers get bytes whose digests were
 verified before anything parses them; nothing is mapped into memory, so a file changed later changes nothing.
@@ -44,6 +45,7 @@ from model.contract.manifest import (
     is_plain_name,
 )
 from model.contract.sessions import Sessions
+from model.contract.similar import SimilarGraph, find_similar
 from model.contract.vocabulary import Vocabulary, VocabularyError
 
 MANIFEST = "manifest.json"
@@ -77,6 +79,7 @@ class Bundle:
     metadata: tuple[bytes, ...] | None
     sessions: Sessions | None
     event_types: tuple[str, ...] = ()
+    similar: SimilarGraph | None = None
 
     def rank_popular(self) -> NDArray[np.int32]:
         """The whole catalogue's indexes by falling count, equal counts by item id. Shape (V)."""
@@ -196,6 +199,7 @@ class OpenBundle:
             metadata=tuple(lines) if lines is not None else None,
             sessions=sessions,
             event_types=event_types,
+            similar=find_similar(contents),
         )
 
     def read_catalogue(self) -> tuple[Vocabulary, NDArray[np.int64]]:

@@ -23,6 +23,7 @@ from service.inference.popular import Popular
 from service.inference.refusal import refuse_bundle
 from service.inference.reranking import pick_rerankings, rerank
 from service.inference.shape_buckets import list_buckets
+from service.inference.similar_items import SimilarItems, load_similar
 
 CPU_TOLERANCE = 1e-4
 """Tolerance between a score on a CPU and the trainer's."""
@@ -47,6 +48,8 @@ class LiveModel:
     neighbours: Neighbours | None
     metadata: tuple[bytes, ...] | None
     event_types: tuple[str, ...] = ()
+    similar: SimilarItems | None = None
+    """None where the bundle has no graph of similar items."""
 
     @property
     def reads_events(self) -> bool:
@@ -104,6 +107,12 @@ class LiveModel:
         indexes, scores = self.neighbours.rank(question)
         return Answer(self.vocabulary.decode(indexes.tolist()), scores.tolist())
 
+    def release(self) -> None:
+        """Free the engines, on the thread that runs the network. The model answers no more by them."""
+        self.engine.release()
+        if self.similar is not None:
+            self.similar.engine.release()
+
     def describe_item(self, item_id: str) -> dict[str, Any] | None:
         """An item's metadata, empty if the bundle has none; None for an unknown item."""
         if item_id not in self.vocabulary:
@@ -123,10 +132,12 @@ def load_model(
     threads: int,
     max_batch: int,
     cuda_graphs: Literal["auto", "off"] = "auto",
+    similar: bool = True,
 ) -> LiveModel:
     """Read, verify, load, check and warm up a bundle. Raises ModelRefused with the reason.
 
-    On a GPU the thread that loads the model must also run it, because CUDA graphs belong to a thread.
+    On a GPU the thread that loads the model must also run it, because CUDA graphs belong to a thread. Without `similar`
+    the bundle's graph of similar items takes no memory.
     """
     try:
         bundle = source.read() if isinstance(source, OpenBundle) else read_bundle(source)
@@ -161,6 +172,7 @@ def load_model(
         neighbours=None if bundle.sessions is None else Neighbours.from_sessions(bundle.sessions, bundle.counts),
         metadata=bundle.metadata,
         event_types=bundle.event_types,
+        similar=load_similar(bundle, threads=threads, tolerance=CPU_TOLERANCE) if similar else None,
     )
     try:
         _check_golden(model, bundle.golden)
