@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from model.contract.allowed import Allowed
 from model.contract.event_inputs import ABSENT, Events, encode_events, stack_events
 from model.contract.sequence import align_right, encode_histories
 from model.contract.vocabulary import UNKNOWN, Vocabulary
@@ -35,7 +36,7 @@ class Question(NamedTuple):
     candidates: NDArray[np.int32] | None
     k: int
     events: Mapping[str, NDArray[Any]] | None = None
-    allowed: NDArray[np.bool_] | None = None
+    allowed: Allowed | None = None
 
 
 class Answer(NamedTuple):
@@ -55,7 +56,7 @@ def encode_question(
     exclude_history: bool = False,
     events: Events | None = None,
     event_types: Sequence[str] = (),
-    allowed: NDArray[np.bool_] | None = None,
+    allowed: Allowed | None = None,
 ) -> Question:
     """Turn ids into indexes, the history's oldest first. Unknown items drop out; `k` is cut to the catalogue.
 
