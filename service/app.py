@@ -32,7 +32,7 @@ from service.http.openapi import install_openapi
 from service.http.outer_middleware import RequestMiddleware
 from service.http.problems import install_problems
 from service.http.protocol import RULES, ConnectionRules
-from service.http.routes import erasure, events, lookup, models, operations, recommend
+from service.http.routes import erasure, events, lookup, models, operations, recommend, similar
 from service.http.routes.pages import OPENAPI, make_pages
 from service.http.static_routes import StaticRoutes
 from service.inference.engine import RUNTIME_VERSION
@@ -52,7 +52,15 @@ from service.store_monitor import StoreMonitor
 from service.system.open_files import limit_connections
 from service.telemetry.metrics import Metrics
 
-ROUTERS = (recommend.router, events.router, lookup.router, models.router, erasure.router, operations.router)
+ROUTERS = (
+    recommend.router,
+    similar.router,
+    events.router,
+    lookup.router,
+    models.router,
+    erasure.router,
+    operations.router,
+)
 
 CANCEL_EVERY_S = 2.0
 """Longer than any of the background tasks takes to end."""

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from model.contract.deployment.document import MODES, WHY_MAX, VariantName
+from service.api.business_rules import Cap, Diversity, Pins
 from service.api.fields import MAX_FIELD_NAME, MAX_K, Id, read_context
 from service.api.timestamps import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
 from service.api.validation import refuse
@@ -54,7 +55,9 @@ Candidates = Annotated[list[Id], Field(min_length=1, max_length=MAX_LISTED, fail
 def _check_ranker(value: str, info: ValidationInfo) -> str:
     if value not in RANKERS:
         raise refuse("unknown_ranker", "must be auto, model, neighbours or popular")
-    if value != RANKERS[0] and read_context(info).get("batch"):  # neighbours for all of it would take a quarter of a second
+    if value != RANKERS[0] and read_context(info).get(
+        "batch"
+    ):  # neighbours for all of it would take a quarter of a second
         raise refuse("ranker_batch", "is for POST /recommend alone: requests of a batch have auto")
     return value
 
@@ -157,6 +160,26 @@ class RecommendRequest(BaseModel):
         description="say of each item which items of the history raised its score most (`reasons`); needs a `k` of at "
         "most 50; not in a batch",
     )
+    pins: Pins = Field(
+        default=(),  # type: ignore[arg-type]  # as above
+        description="items that stand at a given rank, whoever ranks; the others move down. One that is unknown or may "
+        "not be answered is left out; not in a batch",
+    )
+    diversity: Diversity = Field(
+        default=0.0,
+        description="how much an item loses by its cosine with those above it: 0 nothing, 1 all that counts. Needs a "
+        "`k` of at most 50 and a bundle published with --similar (else 422 `not_published`); not in a batch",
+    )
+    max_per: Cap | None = Field(
+        default=None,
+        description="at most so many items of each value of a metadata field, if need be a shorter list; not in a "
+        "batch",
+    )
+
+    @property
+    def ruled(self) -> bool:
+        """Whether business rules change the list."""
+        return bool(self.pins or self.diversity or self.max_per)
 
     @model_validator(mode="after")
     def _check_history(self) -> Self:

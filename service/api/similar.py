@@ -19,6 +19,7 @@ from service.api.requests import (
 from service.api.responses import Degraded, ModelName, RankedItem
 from service.api.validation import refuse
 
+SimilarSource = Literal["similar", "model", "neighbours", "popular"]
 WAYS = ("taste", "next")
 
 
@@ -39,8 +40,8 @@ class SimilarRequest(BaseModel):
     k: int = Field(default=10, ge=1, le=MAX_K, description="number of items to return")
     by: Annotated[str, AfterValidator(_check_way), WithJsonSchema({"type": "string", "enum": [*WAYS]})] = Field(
         default="taste",
-        description="`taste`: the mean cosine with them, for which the bundle must be published with --similar (else 422 "
-        "`not_published`); `next`: what the model ranks after them, oldest first",
+        description="`taste`: the mean cosine with them, for which the bundle must be published with --similar (else "
+        "422 `not_published`); `next`: what the model ranks after them, oldest first",
     )
     exclude_item_ids: Listed = Field(
         default=(),  # type: ignore[arg-type]  # as in RecommendRequest
@@ -62,7 +63,7 @@ class SimilarItems(TypedDict):
     items: list[RankedItem]
     count: int
     requested: int
-    source: Literal["similar", "model", "neighbours", "popular"]
+    source: SimilarSource
     degraded: Degraded | None
     model: ModelName
     took_ms: float

@@ -100,10 +100,9 @@ class LiveModel:
         indexes, counts = self.popular.rank(exclude=question.exclude, candidates=question.candidates, k=question.k)
         return Answer(self.vocabulary.decode(indexes.tolist()), counts.astype(np.float64).tolist())
 
-    def rank_neighbours(self, question: Question) -> Answer | None:
-        """Answer from the sessions most similar to the history; None if the bundle has no sessions."""
-        if self.neighbours is None:
-            return None
+    def rank_neighbours(self, question: Question) -> Answer:
+        """Answer from the sessions most similar to the history. Only where there are `neighbours`."""
+        assert self.neighbours is not None  # noqa: S101 - who asks has looked
         indexes, scores = self.neighbours.rank(question)
         return Answer(self.vocabulary.decode(indexes.tolist()), scores.tolist())
 
@@ -122,7 +121,11 @@ class LiveModel:
 
     def find_metadata(self, item_id: str) -> bytes:
         """A known item's metadata as a JSON object, `{}` if the bundle has none."""
-        return b"{}" if self.metadata is None else self.metadata[self.vocabulary.index_of(item_id) - 1]
+        return self.metadata_of(self.vocabulary.index_of(item_id))
+
+    def metadata_of(self, index: int) -> bytes:
+        """The same of an item by its index."""
+        return b"{}" if self.metadata is None else self.metadata[index - 1]
 
 
 def load_model(

@@ -8,6 +8,7 @@ from service.api.responses import Recommendation
 from service.errors import HistoryBehind
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.pending import PendingRequest
+from service.recommend.rules import find_obstacle
 from service.recommend.variant import Variant
 from service.telemetry.model_metrics import VariantFallback
 
@@ -19,11 +20,14 @@ _log = logging.getLogger(__name__)
 
 async def ask_candidate(candidate: Variant, pending: PendingRequest) -> Recommendation | VariantFallback:
     """The candidate's answer to a request with a PATIENCE, or why it gave none. Raises HistoryBehind."""
-    reason = _find_obstacle(candidate)
+    request = pending.request
+    reason = "unpublished" if request.ruled and find_obstacle(candidate.model, request) else _find_obstacle(candidate)
     if reason is not None:
         return reason
     try:
-        outcome: Recommendation | Exception = await candidate.batcher.submit(pending, expires_s=pending.expires_s)
+        outcome: Recommendation | Exception = await candidate.batcher_for(request).submit(
+            pending, expires_s=pending.expires_s
+        )
     except HistoryBehind:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a candidate does, its users get an answer

@@ -9,6 +9,7 @@ reason as `degraded`:
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from model.contract.event_inputs import Events
 from model.contract.query import Question, encode_question
@@ -21,6 +22,7 @@ from service.recommend.pending import PendingRequest, start_stage
 from service.recommend.recommendation_id import RecommendationIds
 from service.recommend.response import make_response
 from service.recommend.role import Role
+from service.recommend.rules import find_obstacle, rank_by_rules
 from service.store.circuit_breaker import CircuitBreaker, ran_out
 from service.store.history import HistoryStore
 from service.store.records import History
@@ -58,6 +60,10 @@ class Pipeline:
         await self._rank(model, batch)
         start_stage(batch, "respond")
         return [make_response(model, pending, self.role) if pending.wanted else Expired() for pending in batch]
+
+    def encode(self, pending: PendingRequest) -> None:
+        """Make the question of a request whose history was read, or note its failure."""
+        _encode(self._model, pending)
 
     def answer_degraded(self, pending: PendingRequest, reason: Degraded) -> Recommendation:
         """Answer at once from what is known so far. Raises HistoryBehind if the history is too old."""
@@ -98,7 +104,10 @@ class Pipeline:
         try:
             async with asyncio.timeout(max(0.0, pending.left_s)), self._neighbours_turn:
                 start_stage([pending], "inference")
-                pending.ranking = await asyncio.to_thread(self._model.rank_neighbours, question)
+                rank = self._model.rank_neighbours
+                if pending.request.ruled:
+                    rank = partial(rank_by_rules, self._model, pending, rank=rank)
+                pending.ranking = await asyncio.to_thread(rank, question)
                 pending.ranked_by = "neighbours"
         except TimeoutError:
             pending.degraded = "deadline"
@@ -165,6 +174,9 @@ def _encode(model: LiveModel, pending: PendingRequest) -> None:
     if pending.failure is not None:
         return
     request = pending.request
+    if request.ruled and (obstacle := find_obstacle(model, request)):
+        pending.failure = Invalid([obstacle])
+        return
     history = [*(pending.history.item_ids if pending.history else ()), *(request.items or ())]
     try:
         pending.question = encode_question(

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 import orjson
 
 from model.contract.query import Answer, Question
+from service.api.business_rules import Pin
 from service.api.responses import HistoryState, RankedItem, Recommendation, Source
 from service.api.timestamps import format_rfc_3339
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest
 from service.recommend.role import Role
+from service.recommend.rules import rank_by_rules
 from service.store.records import History
 
 
@@ -25,6 +27,9 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
         {"item_id": item_id, "score": score, "rank": rank}
         for rank, (item_id, score) in enumerate(zip(*ranking, strict=True), start=1)
     ]
+    if pending.request.pins:
+        _mark_pinned(items, pending.request.pins)
+        named |= dict.fromkeys(pin.item_id for pin in pending.request.pins)
     if pending.request.return_metadata:
         _add_metadata(model, items, pending.request.return_metadata)
     answer: Recommendation = {
@@ -67,11 +72,20 @@ def _rank(model: LiveModel, pending: PendingRequest, question: Question) -> tupl
     """The best available source. Neighbours take a millisecond each, affordable only while the engine is down."""
     if pending.ranking is not None:
         return pending.ranked_by, pending.ranking
-    if pending.degraded == "engine_unavailable" and pending.request.ranker == "auto" and len(question.history):
-        ranking = model.rank_neighbours(question)
-        if ranking is not None:
-            return "neighbours", ranking
-    return "popular", model.rank_popular(question)
+    rank = model.rank_popular
+    source: Source = "popular"
+    engine_failed = pending.degraded == "engine_unavailable" and pending.request.ranker == "auto"
+    if engine_failed and len(question.history) and model.neighbours is not None:
+        rank, source = model.rank_neighbours, "neighbours"
+    return source, rank_by_rules(model, pending, question, rank) if pending.request.ruled else rank(question)
+
+
+def _mark_pinned(items: Sequence[RankedItem], pins: Sequence[Pin]) -> None:
+    """Say which items a pin put there: rules let none of them into the list otherwise."""
+    pinned = {pin.item_id for pin in pins}
+    for item in items:
+        if item["item_id"] in pinned:
+            item["pinned"] = True
 
 
 def _describe_history(history: History) -> HistoryState:

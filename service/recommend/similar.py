@@ -5,7 +5,7 @@ Both are a recommendation for the items of a session, and have its deadline and 
 
 from service.api.requests import RecommendRequest
 from service.api.responses import Recommendation
-from service.api.similar import SimilarItems, SimilarRequest
+from service.api.similar import SimilarItems, SimilarRequest, SimilarSource
 from service.errors import EngineUnavailable, FieldError, Invalid, NotFound
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.pending import PendingRequest
@@ -41,24 +41,19 @@ async def find_similar(
         return_metadata=request.return_metadata,
     )
     timer = StageTimer(started_s)  # the request's own would count it among the stages of POST /recommend
+    source: SimilarSource | None = None
     if request.by == "next":
-        answer, ranked_by = await recommender.recommend(session, timer), None
+        answer = await recommender.recommend(session, timer)
     else:
         pending = PendingRequest(session, timer)
         answer = await _rank_by_taste(variant, pending, metrics)
-        ranked_by = None if pending.ranking is None else "similar"
-        model = answer["model"]
-        metrics.answered(
-            source=ranked_by or answer["source"],
-            degraded=answer["degraded"],
-            version=model["version"],
-            variant=model["variant"],
-        )
+        metrics.found_similar(answer["degraded"])
+        source = None if pending.ranking is None else "similar"
     return SimilarItems(
         items=answer["items"],
         count=answer["count"],
         requested=answer["requested"],
-        source="similar" if ranked_by else answer["source"],
+        source=source or answer["source"],
         degraded=answer["degraded"],
         model=answer["model"],
         took_ms=answer["took_ms"],

@@ -2,19 +2,25 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
+from typing import Any
 
 from model.contract.deployment.document import VariantName
-from service.api.requests import MAX_TIMEOUT_MS
+from model.contract.query import Answer, Question
+from service.api.requests import MAX_TIMEOUT_MS, RecommendRequest
 from service.api.responses import Recommendation
 from service.inference.loading import Loaded
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
-from service.recommend.batcher import Batcher, Observers
+from service.inference.similar_items import SimilarItems
+from service.recommend.batcher import Batcher, Observers, Q, R
 from service.recommend.monitor import Monitor
 from service.recommend.pending import PendingRequest
 from service.recommend.pipeline import Pipeline
 from service.recommend.role import Role
+from service.recommend.ruled_pipeline import RuledPipeline
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.history import HistoryStore
 from service.store.variant_counts import VariantTally
@@ -49,12 +55,25 @@ class Variant:
         stuck_after_s = MAX_TIMEOUT_MS / 1000  # nobody waits for longer
         self.runner = EngineRunner(loaded.thread, stuck_after_s=stuck_after_s, on_run=self.monitor.ran)
         self.pipeline = Pipeline(loaded.model, store=store, breaker=breaker, runner=self.runner)
-        self.batcher: Batcher[PendingRequest, Recommendation] = Batcher(
-            self.pipeline.answer,
-            max_batch=max_batch,
-            max_waiting=max_waiting,
-            observers=Observers(on_batch=metrics.batch_started, on_wait=metrics.waited, on_depth=_Depth(metrics)),
-        )
+        self._ruled_pipeline = RuledPipeline(loaded.model, store=store, breaker=breaker, runner=self.runner)
+
+        def make_batcher(
+            process: Callable[[Sequence[Q]], Awaitable[Sequence[R | Exception]]], *, in_flight: int = 2
+        ) -> Batcher[Q, R]:
+            observers = Observers(on_batch=metrics.batch_started, on_wait=metrics.waited, on_depth=_Depth(metrics))
+            return Batcher(
+                process, max_batch=max_batch, max_waiting=max_waiting, in_flight=in_flight, observers=observers
+            )
+
+        self.batcher = make_batcher(self.pipeline.answer)
+        self._ruled_batcher = make_batcher(self._ruled_pipeline.answer)
+        self.similar: Batcher[Question, Answer] | None = None
+        """Ranks the items like those of a question's history; None where the bundle has no graph for it."""
+        if loaded.model.similar is not None:
+            self.similar = make_batcher(self._rank_similar, in_flight=1)  # one run at a time, so others wait for one
+        self._batchers: list[Batcher[Any, Any]] = [
+            one for one in (self.batcher, self._ruled_batcher, self.similar) if one is not None
+        ]
         self.max_batch = max_batch
         self._max_waiting = max_waiting
 
@@ -75,14 +94,20 @@ class Variant:
 
         A candidate never runs on the event loop's thread, where a run that turns slow would hold up the champion.
         """
-        self.pipeline.role = role
+        self.pipeline.role = self._ruled_pipeline.role = role
         self.monitor.assume(role, tally, None if champion is None else champion.runner)
         self.runner.may_block = champion is None
-        self.batcher.max_waiting = max(1, int(max(share, CANDIDATE_WAITING) * self._max_waiting))
+        for batcher in self._batchers:
+            batcher.max_waiting = max(1, int(max(share, CANDIDATE_WAITING) * self._max_waiting))
 
     def start(self) -> None:
         """Begin to answer, on the running loop."""
-        self.batcher.start()
+        for batcher in self._batchers:
+            batcher.start()
+
+    def batcher_for(self, request: RecommendRequest) -> Batcher[PendingRequest, Recommendation]:
+        """Where a lone request waits: those with business rules have batches of their own."""
+        return self._ruled_batcher if request.ruled else self.batcher
 
     async def close(self, *, within_s: float) -> bool:
         """Refuse new requests and answer the waiting ones, then free the engine and end its thread.
@@ -93,14 +118,21 @@ class Variant:
         ended = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self.batcher.close()
+                await asyncio.gather(*(batcher.close() for batcher in self._batchers))
                 ended = True
         if self._released is None:  # the thread takes no calls after its end
-            self._released = self._thread.submit(self.model.engine.release)
+            self._released = self._thread.submit(self.model.release)
             self.runner.close()
         if ended:
             await asyncio.wrap_future(self._released)
         return ended
+
+
+async def _rank_similar(
+    similar: SimilarItems, runner: EngineRunner, questions: Sequence[Question]
+) -> list[Answer | Exception]:
+    """On the engine's thread, behind the runs that wait there. Raises EngineUnavailable."""
+    return [*await asyncio.wrap_future(runner.start(partial(similar.rank, questions)))]
 
 
 class _Depth:

@@ -78,6 +78,8 @@ class Metrics:
         self._shed = {reason: shed.labels(reason) for reason in SHED}
         explained = definitions.EXPLAINED.make(registry)
         self._explained = {result: explained.labels(result) for result in EXPLAINED}
+        similar = definitions.SIMILAR.make(registry)
+        self._similar = {result: similar.labels(result) for result in ("similar", *DEGRADED)}
         self._batch_size = buffers.histogram(definitions.BATCH_SIZE.make(registry))
         self._queue_depth = buffers.gauge(definitions.QUEUE_DEPTH.make(registry))
         self._waiting = 0
@@ -132,6 +134,10 @@ class Metrics:
     def explained(self, result: Explained) -> None:
         """Count an answer of the model whose reasons were asked for."""
         self._explained[result].inc()
+
+    def found_similar(self, degraded: Degraded | None) -> None:
+        """Count an answer by taste, or why it holds other items."""
+        self._similar[degraded or "similar"].inc()
 
     def batch_started(self, size: int) -> None:
         """Count a batch."""

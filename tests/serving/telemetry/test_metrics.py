@@ -24,6 +24,7 @@ CONTRACT = [
     ("nextitem_fallback_total", "counter", {"reason"}),
     ("nextitem_shed_total", "counter", {"reason"}),
     ("nextitem_explained_total", "counter", {"result"}),
+    ("nextitem_similar_total", "counter", {"result"}),
     ("nextitem_batch_size", "histogram", set()),
     ("nextitem_queue_depth", "gauge", set()),
     ("nextitem_queue_wait_seconds", "histogram", set()),
