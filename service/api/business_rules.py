@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, model_validator
 
 from service.api.fields import MAX_FIELD_NAME, MAX_K, Id, read_context
 from service.api.validation import refuse
@@ -12,19 +12,27 @@ MAX_DIVERSE = 50
 """Maximum `k` with diversity: its pool has ten items for each, and no more than 500."""
 
 
-class Pin(BaseModel):
-    """An item and the rank at which it is to stand."""
-
+class _Rule(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_members(cls, document: object) -> object:
+        """One error, however many members are unknown: pydantic would make one for each."""
+        if isinstance(document, dict) and len(document) > len(cls.model_fields):
+            raise refuse("extra_forbidden", "holds a field that is unknown")
+        return document
+
+
+class Pin(_Rule):
+    """An item and the rank at which it is to stand."""
 
     item_id: Id
     rank: int = Field(ge=1, le=MAX_K, description="from 1 to `k`")
 
 
-class MaxPer(BaseModel):
+class MaxPer(_Rule):
     """At most `count` items of each value of a metadata field."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     field: Annotated[str, StringConstraints(min_length=1, max_length=MAX_FIELD_NAME)]
     count: int = Field(ge=1, le=MAX_K)

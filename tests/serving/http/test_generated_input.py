@@ -30,7 +30,7 @@ from schemathesis.specs.openapi.checks import (
 from service.http.body import EVENTS_MAX_BYTES
 
 TIMES = int(os.environ.get("FUZZ_TIMES", "1"))
-CASES = {"/recommend": 70, "/events": 70}
+CASES = {"/recommend": 70, "/events": 70, "/similar": 30}
 """How many cases a route gets, right ones and as many wrong ones; others get OTHER_CASES."""
 OTHER_CASES = 12
 BODIES = 500
@@ -44,6 +44,8 @@ SEEDS = [
     b'{"events":[{"user_id":"c4n4ry","item_id":"c4n4ry","properties":{"c4n4ry":[]}}]}',
     b'{"user_id":"c4n4ry","items":["i01","c4n4ry"],"k":3,"exclude_seen":false,"candidate_item_ids":["i02"]}',
     b'{"items":["i01"],"exclude_item_ids":["c4n4ry"],"min_history_version":1,"user_id":"c4n4ry"}',
+    b'{"items":["i01"],"pins":[{"item_id":"i02","rank":1}],"max_per":{"field":"c4n4ry","count":1},"diversity":0.0}',
+    b'{"item_ids":["i01"],"by":"next","k":3,"exclude_item_ids":["c4n4ry"]}',
 ]
 PIECES = [
     b'"',
@@ -133,7 +135,7 @@ def bodies(draw):
 
 
 @pytest.mark.timeout(120 * TIMES)
-@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize("path", ["/events", "/recommend", "/similar"])
 def test_bodies_made_of_right_ones(target, path):
     """Answered, or refused by a small problem that quotes nothing."""
     with httpx.Client(base_url=target.url) as client:
@@ -142,7 +144,7 @@ def test_bodies_made_of_right_ones(target, path):
         @given(body=bodies())
         def send(body):
             response = client.post(path, content=body, headers=JSON)
-            assert response.status_code in (200, 400, 409, 422), response.text
+            assert response.status_code in (200, 400, 404, 409, 422), response.text
             if response.status_code != 200:
                 assert response.headers["content-type"] == "application/problem+json"
                 assert len(response.content) <= 2048
@@ -163,7 +165,7 @@ RIGHT = {
 """Bodies of about that size; all are answered with 200."""
 MEMBERS = ('"{}":1', '"{}":[]', '"{}":{{}}', '"user_id":{}', '"items":[{}]')
 """Members of an object, to be repeated with numbers."""
-FIELDS = ("", '"properties":', '"exclude_item_ids":')
+FIELDS = ("", '"properties":', '"exclude_item_ids":', '"max_per":')
 """Where the object lies in an entry."""
 ENVELOPES = (("", 1), ("events", 1), ("events", 1000), ("requests", 256))
 """What array the entries are in, and how many."""

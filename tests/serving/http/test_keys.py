@@ -22,6 +22,7 @@ from service.errors import KeysUnusable
 CONTRACT: dict[tuple[str, str], Scope | None] = {
     ("POST", "/recommend"): "recommend",
     ("POST", "/recommend/batch"): "recommend",
+    ("POST", "/similar"): "recommend",
     ("POST", "/events"): "events",
     ("GET", "/users/{user_id}/history"): "admin",
     ("DELETE", "/users/{user_id}"): "admin",

@@ -168,6 +168,7 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
     assert described == {
         ("/recommend", "post"): let_in | read | {"409"},
         ("/recommend/batch", "post"): let_in | read | {"409"},
+        ("/similar", "post"): let_in | read | {"404"},
         ("/events", "post"): let_in | read,
         ("/users/{user_id}/history", "get"): let_in | {"422"},
         ("/users/{user_id}", "delete"): {"204", "401", "403", "404", "422", "503"},
@@ -199,10 +200,24 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "return_metadata",
         "explain",
         "ranker",
+        "pins",
+        "diversity",
+        "max_per",
     }
     assert set(schemas["Recommendation"]["properties"]) == set(client.recommend(user_id=user, explain=True))
-    [item] = client.recommend(user_id=user, k=1, return_metadata=True, explain=True)["items"]
+    pins = [{"item_id": "i02", "rank": 1}]
+    [item] = client.recommend(user_id=user, k=1, return_metadata=True, explain=True, pins=pins)["items"]
     assert set(schemas["RankedItem"]["properties"]) == set(item)
+    similar = client.post("/similar", {"item_ids": ["i01"], "by": "next"}).json()
+    assert set(schemas["SimilarItems"]["properties"]) == set(similar)
+    assert set(schemas["SimilarRequest"]["properties"]) == {
+        "item_ids",
+        "k",
+        "by",
+        "exclude_item_ids",
+        "timeout_ms",
+        "return_metadata",
+    }
     found = client.get("/items?query=i01").json()
     assert set(schemas["FoundItems"]["properties"]) == set(found)
     assert set(schemas["FoundItem"]["properties"]) == set(found["items"][0])
