@@ -79,6 +79,7 @@ def ask(client, method, route, *authorizations):
     headers = [("authorization", value) for value in authorizations]
     question = {"items": ["i01"]}
     documents = {"/recommend": question, "/recommend/batch": {"requests": [question]}}
+    documents["/similar"] = {"item_ids": ["i01"], "by": "next"}
     document = (documents | {"/events": {"user_id": "u", "item_id": "i01"}}).get(path)
     return client.request(method, path, headers=headers, **({"json": document} if document else {}))
 
