@@ -8,11 +8,11 @@ reason as `degraded`:
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from model.contract.event_inputs import Events
-from model.contract.query import Question, encode_question
+from model.contract.query import Answer, Question, encode_question
 from service.api.responses import Degraded, Recommendation
 from service.errors import EngineUnavailable, FieldError, HistoryBehind, Invalid, StoreUnavailable
 from service.inference.model import LiveModel
@@ -104,7 +104,7 @@ class Pipeline:
         try:
             async with asyncio.timeout(max(0.0, pending.left_s)), self._neighbours_turn:
                 start_stage([pending], "inference")
-                rank = self._model.rank_neighbours
+                rank: Callable[[Question], Answer] = self._model.rank_neighbours
                 if pending.request.ruled:
                     rank = partial(rank_by_rules, self._model, pending, rank=rank)
                 pending.ranking = await asyncio.to_thread(rank, question)

@@ -9,12 +9,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.harness.bundles import seal
-from model.contract.bundle import read_bundle
+from benchmarks.harness.bundles import rename_items, seal
+from model.contract.bundle import point_current, read_bundle
+from model.contract.deployment.changes import set_candidate
+from model.contract.deployment.writer import change_deployment
 from model.contract.sessions import Sessions
 from service.business_rules import arrangement
+from service.deployment import watcher
+from service.deployment.probe import Verdict
 from service.inference.engine import Ranked
 
+CHAMPION, CANDIDATE = "20261121T101500-tiny", "20261122T101500-trial"
 CASES = 100
 """By HTTP; a thousand of each are arranged in tests/serving/business_rules."""
 
@@ -44,7 +49,7 @@ def settle(answer):
 def pick_slowly(plain, *, most, count, diversity, values, cosine):
     """From a whole list of items with scores: by plain loops, one item after the other."""
     left, picked, taken = list(plain), [], []
-    lowest, span = plain[-1][1], plain[0][1] - plain[-1][1]
+    lowest, span = plain[-1][1], plain[0][1] - plain[-1][1] or 1.0
 
     def weigh(item_id, score):
         relevance = (1 - diversity) * (score - lowest) / span
@@ -105,8 +110,8 @@ def test_lists_are_those_of_plain_loops(similar_client, values, cosine):
                 values=values,
                 cosine=cosine,
             )
-            if len(pool) > 1
-            else pool[: k - len(pins)]
+            if pool
+            else []
         )
         expected = [(*one, False) for one in picked]
         for rank, item_id in sorted(pins.items()):
@@ -349,7 +354,9 @@ def test_ruled_requests_share_runs_among_themselves(make_client, similar_bundle,
         return await asyncio.gather(*(post("/recommend", json=one) for one in [*asked, {"items": ["i01"]}]))
 
     *ruled, plain = [answer.json() for answer in client.run(ask_all())]
-    assert [settle(answer) for answer in ruled] == alone
+    for got, expected in zip(map(settle, ruled), alone, strict=True):
+        assert [(item, pinned) for item, _, pinned in got] == [(item, pinned) for item, _, pinned in expected]
+        assert [score for _, score, _ in got] == pytest.approx([score for _, score, _ in expected], abs=1e-5)
     assert plain["source"] == "model"
     assert 1 in sizes
     assert len(sizes) < 2 * len(ids)
@@ -367,3 +374,29 @@ def test_batches_take_none(client, rule):
     ]
     empty = {"items": ["i01"], "pins": [], "diversity": 0, "max_per": None}
     assert client.post("/recommend/batch", {"requests": [empty]}).status_code == 200
+
+
+def test_a_candidate_that_lacks_something_leaves_it_to_the_champion(
+    make_client, bundle_path, similar_bundle, tmp_path, user, monkeypatch
+):
+    """Its users get what they ask for, and it counts as no failure of its; who forces it is told."""
+    monkeypatch.setattr(watcher, "probe", lambda *_given, **_named: Verdict(None, ""))
+    root = tmp_path / "bundles"
+    shutil.copytree(similar_bundle, root / CHAMPION)
+    point_current(root, CHAMPION)
+    rename_items(bundle_path, root, CANDIDATE, prefix="")
+    client = make_client(bundle=root, follow_s=0.05)
+    change_deployment(root, set_candidate(CANDIDATE, mode="canary", share=1.0), action="test", by="test", force=True)
+    deadline = time.monotonic() + 60
+    while not ((model := client.get("/model").json())["candidate"] and model["candidate"]["in_use"]):
+        assert time.monotonic() < deadline, model
+        client.run(asyncio.sleep(0.02))
+
+    asked = {"user_id": user, "items": ["i01"], "k": 5}
+    assert client.recommend(**asked)["model"]["version"] == CANDIDATE
+    assert client.recommend(**asked, pins=RULES["pins"])["model"]["version"] == CANDIDATE
+    answer = client.recommend(**asked, diversity=0.5)
+    assert (answer["model"]["version"], answer["source"], answer["degraded"]) == (CHAMPION, "model", None)
+    assert client.counts()['nextitem_variant_fallbacks_total{reason="unpublished"}'] == 1
+    assert client.post("/recommend", {**asked, "diversity": 0.5, "variant": "candidate"}).status_code == 422
+    assert not client.service.recommender.variants.candidate.monitor.out_of_use
