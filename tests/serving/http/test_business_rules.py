@@ -377,7 +377,7 @@ def test_batches_take_none(client, rule):
 
 
 def test_a_candidate_that_lacks_something_leaves_it_to_the_champion(
-    make_client, bundle_path, similar_bundle, tmp_path, user, monkeypatch
+    make_client, bundle_path, similar_bundle, tmp_path, monkeypatch
 ):
     """Its users get what they ask for, and it counts as no failure of its; who forces it is told."""
     monkeypatch.setattr(watcher, "probe", lambda *_given, **_named: Verdict(None, ""))
@@ -392,7 +392,7 @@ def test_a_candidate_that_lacks_something_leaves_it_to_the_champion(
         assert time.monotonic() < deadline, model
         client.run(asyncio.sleep(0.02))
 
-    asked = {"user_id": user, "items": ["i01"], "k": 5}
+    asked = {"user_id": "u-on-trial", "items": ["i01"], "k": 5}
     assert client.recommend(**asked)["model"]["version"] == CANDIDATE
     assert client.recommend(**asked, pins=RULES["pins"])["model"]["version"] == CANDIDATE
     answer = client.recommend(**asked, diversity=0.5)
