@@ -8,6 +8,7 @@ Shapes: B batch, T tokens, C candidates, D width, V items.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -37,7 +38,10 @@ def export_similar(rows: NDArray[np.float32], scan: Scan, *, opset: int) -> byte
         helper.make_node("Cast", ["similar_column"], ["similar_count"], to=TensorProto.FLOAT),
         helper.make_node("Div", ["similar_sum", "similar_count"], ["state"]),
     ]
-    constants = {"similar_tokens": np.array([1], dtype=np.int64), "similar_mask": np.array(1, dtype=np.int32)}
+    constants: dict[str, NDArray[Any]] = {
+        "similar_tokens": np.array([1], dtype=np.int64),
+        "similar_mask": np.array(1, dtype=np.int32),
+    }
     graph = helper.make_graph(
         nodes,
         "similar",

@@ -67,13 +67,12 @@ class Variant:
 
         self.batcher = make_batcher(self.pipeline.answer)
         self._ruled_batcher = make_batcher(self._ruled_pipeline.answer)
+        self._batchers: list[Batcher[Any, Any]] = [self.batcher, self._ruled_batcher]
         self.similar: Batcher[Question, Answer] | None = None
         """Ranks the items like those of a question's history; None where the bundle has no graph for it."""
-        if loaded.model.similar is not None:
-            self.similar = make_batcher(self._rank_similar, in_flight=1)  # one run at a time, so others wait for one
-        self._batchers: list[Batcher[Any, Any]] = [
-            one for one in (self.batcher, self._ruled_batcher, self.similar) if one is not None
-        ]
+        if loaded.model.similar is not None:  # one run at a time: no other run waits for more than one of them
+            self.similar = make_batcher(partial(_rank_similar, loaded.model.similar, self.runner), in_flight=1)
+            self._batchers.append(self.similar)
         self.max_batch = max_batch
         self._max_waiting = max_waiting
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,9 @@ def settle(answer):
 
 def pick_slowly(plain, *, most, count, diversity, values, cosine):
     """From a whole list of items with scores: by plain loops, one item after the other."""
-    left, picked, taken = list(plain), [], []
+    left = list(plain)
+    picked: list[tuple[str, float]] = []
+    taken: list[int] = []
     lowest, span = plain[-1][1], plain[0][1] - plain[-1][1] or 1.0
 
     def weigh(item_id, score):
@@ -66,7 +69,7 @@ def pick_slowly(plain, *, most, count, diversity, values, cosine):
 
 def draw_rules(draw, ids, k):
     """Some of the three, pins of unknown items among them."""
-    rules = {}
+    rules: dict[str, Any] = {}
     if draw.random() < 0.6:
         count = int(draw.integers(1, min(k, 6) + 1))
         items = draw.choice([*ids, "nobody"], size=count, replace=False).tolist()
@@ -128,7 +131,8 @@ def test_plain_answers_know_nothing_of_it(client):
     """Absent or empty, the fields change no byte but for id and time."""
     asked = {"items": ["i01"], "k": 5}
     plain = client.recommend(**asked)
-    for absent in ({"pins": []}, {"diversity": 0}, {"max_per": None}, {"pins": [], "diversity": 0.0, "max_per": None}):
+    nothing: list[dict[str, Any]] = [{"pins": []}, {"diversity": 0}, {"max_per": None}]
+    for absent in [*nothing, {"pins": [], "diversity": 0.0, "max_per": None}]:
         answer = client.recommend(**asked, **absent)
         for one in ("recommendation_id", "took_ms"):
             answer[one] = plain[one]
@@ -189,7 +193,8 @@ def test_a_cap_asks_again_and_then_answers_less(client, values, monkeypatch):
 
     monkeypatch.setattr(type(client.service.model), "rank", note)
     answer = client.recommend(**asked, k=6, max_per={"field": "year", "count": 1})
-    expected, taken = [], set()
+    expected: list[str] = []
+    taken: set[int] = set()
     for item_id in whole[: 3 * 6]:
         if not values[item_id] & taken:
             expected.append(item_id)
