@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
 from benchmarks.harness.console import say
 from model.contract.query import Answer, Question
@@ -23,15 +24,16 @@ from service.inference.model import load_model
 TURNS = 30
 LISTS = 20
 WIDTH = 64
-METADATA = b'{"title": "A title of some words", "year": 1995, "genres": ["Drama", "War", "Romance"]}'
-OTHERS = b'{"title": "Another title", "year": 2001, "genres": ["Comedy"]}'
+GENRES = 18
+"""Of which an item has one to three, as films do."""
 
 
 def arrange(vocabulary: Vocabulary, pool: Answer, k: int, **rules: Any) -> Answer:  # noqa: ANN401 - an Arrangement's own
     """A list of k items from one pool, as a request has it made."""
     none = np.empty(0, dtype=np.int32)
     if "cap" in rules:
-        rules["cap"] = Cap(rules["cap"], lambda index: read_values(METADATA if index % 3 else OTHERS, "genres"))
+        metadata = rules["cap"]
+        rules["cap"] = Cap(2, lambda index: read_values(metadata[index - 1], "genres"))
     arrangement = Arrangement(Question(none, none, None, k), vocabulary, **rules)
     arrangement.take([pool] * len(arrangement.ask()))
     return arrangement.finish()
@@ -51,8 +53,14 @@ def main(bundle: Path | None) -> None:
         rows = draw.normal(size=(size, WIDTH))
         rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
         pool = Answer(list(vocabulary.item_ids), np.sort(draw.normal(size=size))[::-1].tolist())
+        genres = [draw.choice(GENRES, size=draw.integers(1, 4), replace=False).tolist() for _ in range(size)]
+        metadata = [orjson.dumps({"title": "A title of some words", "year": 1995, "genres": some}) for some in genres]
         diverse: dict[str, Any] = {"diversity": 0.5, "find_rows": lambda _indexes, rows=rows: rows}
-        for name, rules in {"max_per": {"cap": 2}, "diversity": diverse, "both": {"cap": 2} | diverse}.items():
+        for name, rules in {
+            "max_per": {"cap": metadata},
+            "diversity": diverse,
+            "both": {"cap": metadata} | diverse,
+        }.items():
             taken_us = measure(partial(arrange, vocabulary, pool, k, **rules))
             say(f"{k} of {size}, {name}: {taken_us:.0f} us")
     if bundle is not None:

@@ -1,37 +1,51 @@
 """Caps: at most so many items of each value of a metadata field, greedily down a list."""
 
-from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection
 
 import orjson
 
+Value = str | float
+
 
 class Cap:
-    """Counts the values of the items that it lets into a list. `read` gives the values of an item by index.
+    """Counts the values of the items that it lets into a list. `read` gives the values of an item by index, each once.
 
     An item with several values, such as genres, counts for each, and is refused if any is full; one without any is let
     in. Asking takes a microsecond or two, most of it for the metadata, of which only that of items asked about is read.
     """
 
-    def __init__(self, count: int, read: Callable[[int], frozenset[Hashable]]) -> None:
+    def __init__(self, count: int, read: Callable[[int], Collection[Value]]) -> None:
         self._count = count
         self._read = read
-        self._taken: Counter[Hashable] = Counter()
+        self._taken: dict[Value, int] = {}
 
     def admit(self, item: int) -> bool:
         """Whether there is room for an item, which is then counted."""
-        values = self._read(item)
-        if any(self._taken[value] >= self._count for value in values):
-            return False
-        self._taken.update(values)
+        values, taken = self._read(item), self._taken
+        for value in values:
+            if taken.get(value, 0) >= self._count:
+                return False
+        for value in values:
+            taken[value] = taken.get(value, 0) + 1
         return True
 
 
-def read_values(metadata: bytes, field: str) -> frozenset[Hashable]:
-    """What a field of an item's metadata (a JSON object) says: a string, number or truth value, or each of an array.
+def read_values(metadata: bytes, field: str) -> Collection[Value]:
+    """What a field of an item's metadata (a JSON object) says, each value once: itself, or each part of an array.
 
-    Null, objects and arrays in arrays are no values. A truth value is not the number that Python holds it equal to.
+    Strings and numbers are values, and true and false the strings of that name. Empty strings, null, objects and arrays
+    in arrays are none.
     """
     found = orjson.loads(metadata).get(field)
-    values = found if isinstance(found, list) else [found]
-    return frozenset((isinstance(value, bool), value) for value in values if isinstance(value, str | int | float))
+    if isinstance(found, list):
+        return {value for part in found if (value := _read(part)) is not None}
+    value = _read(found)
+    return () if value is None else (value,)
+
+
+def _read(part: object) -> Value | None:
+    if isinstance(part, str):
+        return part or None
+    if isinstance(part, bool):
+        return "true" if part else "false"
+    return part if isinstance(part, int | float) else None

@@ -46,19 +46,20 @@ def pick_diverse(
 
     `relevance` (n) falls, `rows` (n, D) are of length 1, and so are those picked from earlier pools, `taken` (m, D).
     `admit` is asked about each place that would be next, and what it refuses leaves the pool. Takes a product of all
-    rows with one for each pick: about 0.1 ms for 10 of 100, and 1 ms for 50 of 500, where D is 64.
+    rows with one for each pick: about 0.15 ms for 10 of 100, and 1 ms for 50 of 500, where D is 64.
     """
     weighed = (1 - strength) * relevance
     closest = (rows @ taken.T).max(axis=1) if len(taken) else None
     picked: list[int] = []
+    values = weighed if closest is None else weighed - strength * closest
     while len(picked) < most:
-        values = weighed if closest is None else weighed - strength * closest
         best = int(values.argmax())
         if values[best] == -np.inf:  # nothing is left
             break
-        weighed[best] = -np.inf
+        values[best] = weighed[best] = -np.inf
         if admit(best):
             picked.append(best)
             likeness = rows @ rows[best]
             closest = likeness if closest is None else np.maximum(closest, likeness)
+            values = weighed - strength * closest
     return picked

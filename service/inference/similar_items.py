@@ -36,7 +36,7 @@ class SimilarItems:
         return decode_answers(self.vocabulary, questions, *self.engine.rank(self._stack(questions)))
 
     def find_rows(self, indexes: NDArray[np.int32]) -> NDArray[np.float32]:
-        """The rows (n, D) of items by index. Takes some 50 microseconds for 100. Raises EngineUnavailable."""
+        """The rows (n, D) of items by index. Takes 0.14 ms for 100 of 1,682 items. Raises EngineUnavailable."""
         rows: NDArray[np.float32] = self.engine.read_rows(self._stack([Question(_NONE, _NONE, indexes, 1)]))[0]
         return rows
 
