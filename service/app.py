@@ -34,7 +34,7 @@ from service.http.openapi import install_openapi
 from service.http.outer_middleware import RequestMiddleware
 from service.http.problems import install_problems
 from service.http.protocol import RULES, ConnectionRules
-from service.http.routes import catalogue, erasure, events, lookup, models, operations, recommend
+from service.http.routes import catalogue, erasure, events, lookup, models, operations, recommend, similar
 from service.http.routes.pages import OPENAPI, make_pages
 from service.http.static_routes import StaticRoutes
 from service.http.status_board import StatusBoard
@@ -58,7 +58,8 @@ from service.telemetry.metrics import Metrics
 from service.telemetry.problems import ProblemLog
 
 ROUTERS = (
-    recommend.router, events.router, lookup.router, catalogue.router, models.router, erasure.router, operations.router,
+    recommend.router, similar.router, events.router, lookup.router, catalogue.router, models.router, erasure.router,
+    operations.router,
 )  # fmt: skip
 
 CANCEL_EVERY_S = 2.0

@@ -11,6 +11,7 @@ bundles/<version>/manifest.json     fields and the sha256 of every other file (m
                   attributes.npy    optional: what the items can be filtered by (attributes.py)
                   sessions.npy      optional: who met what, for answers without the network (sessions.py)
                   event_types.txt   optional: the event types that the graph knows, line i being code i
+                  similar.onnx      optional, with similar_golden.json: which items are like others (similar.py)
 ```
 A version appears whole or not at all: it is written aside, synced and renamed. Readers get bytes whose digests were
 verified before anything parses them; nothing is mapped into memory, so a file changed later changes nothing.
@@ -46,6 +47,7 @@ from model.contract.manifest import (
     is_plain_name,
 )
 from model.contract.sessions import Sessions
+from model.contract.similar import SimilarGraph, find_similar
 from model.contract.vocabulary import Vocabulary, VocabularyError
 
 MANIFEST = "manifest.json"
@@ -82,6 +84,7 @@ class Bundle:
     sessions: Sessions | None
     event_types: tuple[str, ...] = ()
     attributes: Attributes | None = None
+    similar: SimilarGraph | None = None
 
     def rank_popular(self) -> NDArray[np.int32]:
         """The whole catalogue's indexes by falling count, equal counts by item id. Shape (V)."""
@@ -198,6 +201,7 @@ class OpenBundle:
             sessions=self._decode_optional(contents, SESSIONS, Sessions.from_bytes),
             event_types=event_types,
             attributes=self._decode_optional(contents, ATTRIBUTES, Attributes.from_bytes),
+            similar=find_similar(contents),
         )
 
     def read_catalogue(self) -> tuple[Vocabulary, NDArray[np.int64]]:

@@ -42,6 +42,7 @@ from model.export.gru_operator import use_operators
 from model.export.parity import ExportError, check_events, check_parity, make_golden
 from model.export.ranking import Items, Scan, append_ranking
 from model.export.rewrite import LastState, rewrite
+from model.export.similar import make_similar_files
 from model.nets.network import SequenceNetwork
 
 OPSET = 20
@@ -128,6 +129,7 @@ def publish_bundle(
     metadata: Mapping[str, Mapping[str, object]] | None = None,
     sessions: Sessions | None = None,
     event_types: Sequence[str] = (),
+    similar: bool = False,
     scan: Scan | None = None,
     lineage: Mapping[str, Any] | None = None,
 ) -> Path:
@@ -135,8 +137,9 @@ def publish_bundle(
 
     Who answers from it is for the caller to say. `counts` (V) is how often each item occurs, `metadata` what is known
     of items by id and what they can be filtered by, `sessions` what answers without the network, `event_types` those
-    that the network knows, in the order of their codes, `lineage` where a retrained network comes from. Raises
-    ExportError when the graph and PyTorch disagree; then nothing is written.
+    that the network knows, in the order of their codes, `lineage` where a retrained network comes from; with `similar`
+    it also ranks the items that are like others. Raises ExportError when the graph and PyTorch disagree; then nothing
+    is written.
     """
     graph, examples = _export_checked(network, vocabulary, histories, scan=scan, type_count=len(event_types))
     files = {
@@ -152,6 +155,15 @@ def publish_bundle(
         files[bundle.SESSIONS] = sessions.to_bytes()
     if event_types:
         files[bundle.EVENT_TYPES] = bundle_content.encode_types(event_types)
+    if similar:
+        files |= make_similar_files(
+            network.rows.detach().numpy(),
+            vocabulary,
+            [vocabulary.decode(history) for history in histories],
+            scan=scan or ("int8" if len(vocabulary) >= INTEGERS_FROM else "plain"),
+            opset=OPSET,
+            kept=1 + 3 * GOLDEN_HISTORIES,
+        )
     described = {file: bundle.describe_file(content) for file, content in files.items()}
     digest = hashlib.sha256("".join(described[file].sha256 for file in sorted(described)).encode()).hexdigest()
     config = network.config

@@ -56,13 +56,25 @@ def _ask_network(
     exclude: tuple[str, ...],
     candidates: tuple[str, ...],
 ) -> Golden:
-    question = encode_question(vocabulary, history=items, exclude=exclude, candidates=candidates or None, k=K)
     item_ids, lengths = encode_histories(
-        [question.history], max_length=network.config.max_length, mask_index=vocabulary.mask_index
+        [vocabulary.encode_known(items)], max_length=network.config.max_length, mask_index=vocabulary.mask_index
     )
     network.eval()
     with torch.inference_mode():
         scores = network(torch.from_numpy(item_ids), torch.from_numpy(lengths))[0].numpy()
+    return sort_answer(vocabulary, scores, items=items, exclude=exclude, candidates=candidates)
+
+
+def sort_answer(
+    vocabulary: Vocabulary,
+    scores: NDArray[np.float32],
+    *,
+    items: tuple[str, ...],
+    exclude: tuple[str, ...] = (),
+    candidates: tuple[str, ...] = (),
+) -> Golden:
+    """The golden example whose answer is the K best by `scores` (V) of what may be answered, equal ones by index."""
+    question = encode_question(vocabulary, history=items, exclude=exclude, candidates=candidates or None, k=K)
     allowed = np.full(len(vocabulary), question.candidates is None)
     if question.candidates is not None:
         allowed[question.candidates - 1] = True

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from service.api.requests import Id
+from service.api.fields import Id
 from service.api.validation import refuse
 
 MAX_METADATA_BYTES = 2048

@@ -17,7 +17,8 @@ from pydantic import (
 )
 
 from model.contract.deployment.document import MODES, WHY_MAX, VariantName
-from model.contract.vocabulary import ID_PATTERN, MAX_ID_LENGTH
+from service.api.business_rules import Cap, Diversity, Pins
+from service.api.fields import MAX_FIELD_NAME, MAX_K, Id, read_context
 from service.api.filter_field import FilterField
 from service.api.timestamps import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
 from service.api.validation import refuse
@@ -27,14 +28,12 @@ from service.store.event import EVENT_ID_PATTERN
 MAX_ITEMS = 1000
 NAME_PATTERN = "^[0-9A-Za-z][0-9A-Za-z._-]*$"
 """What may name a version, as model.contract.manifest has it."""
-MAX_K = 500
 MAX_REQUESTS = 256
 MAX_LISTED = 10_000
 MAX_EVENTS = 1000
 MAX_PROPERTIES = 32
 MAX_PROPERTIES_BYTES = 1024
 MAX_METADATA_FIELDS = 16
-MAX_FIELD_NAME = 100
 MAX_K_WHOLE = 100
 """Maximum `k` with the whole metadata of each item: it may be large."""
 MAX_BATCH_WITH_METADATA = 5000
@@ -45,8 +44,6 @@ TIMEOUT_MS = 300
 RANKERS = ("auto", "model", "neighbours", "popular")
 MAX_EXPLAINED = 50
 
-# The length limits repeat the pattern's, so that an id that is too long gets that error and not "pattern".
-Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=f"^{ID_PATTERN}$")]
 EventId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^{EVENT_ID_PATTERN}$")]
 # fail_fast: ten thousand wrong ids make one error, not ten thousand.
 Items = Annotated[list[Id], Field(max_length=MAX_ITEMS, fail_fast=True)]
@@ -59,7 +56,9 @@ Candidates = Annotated[list[Id], Field(min_length=1, max_length=MAX_LISTED, fail
 def _check_ranker(value: str, info: ValidationInfo) -> str:
     if value not in RANKERS:
         raise refuse("unknown_ranker", "must be auto, model, neighbours or popular")
-    if value != RANKERS[0] and _context(info).get("batch"):  # neighbours for all of it would take a quarter of a second
+    if value != RANKERS[0] and read_context(info).get(
+        "batch"
+    ):  # neighbours for all of it would take a quarter of a second
         raise refuse("ranker_batch", "is for POST /recommend alone: requests of a batch have auto")
     return value
 
@@ -106,7 +105,7 @@ MetadataFields = Annotated[
 def _check_explain(value: bool, info: ValidationInfo) -> bool:
     if value and info.data.get("k", 1) > MAX_EXPLAINED:
         raise refuse("explain_k", "explains at most 50 items: ask for a k of 50 or less")
-    if value and _context(info).get("batch"):
+    if value and read_context(info).get("batch"):
         raise refuse("explain_batch", "is for POST /recommend alone, not for requests of a batch")
     return value
 
@@ -168,6 +167,26 @@ class RecommendRequest(BaseModel):
         description="say of each item which items of the history raised its score most (`reasons`); needs a `k` of at "
         "most 50; not in a batch",
     )
+    pins: Pins = Field(
+        default=(),  # type: ignore[arg-type]  # as above
+        description="items that stand at a given rank, whoever ranks; the others move down. One that is unknown or may "
+        "not be answered is left out; not in a batch",
+    )
+    diversity: Diversity = Field(
+        default=0.0,
+        description="how much an item loses by its cosine with those above it: 0 nothing, 1 all that counts. Needs a "
+        "`k` of at most 50 and a bundle published with --similar (else 422 `not_published`); not in a batch",
+    )
+    max_per: Cap | None = Field(
+        default=None,
+        description="at most so many items of each value of a metadata field, if need be a shorter list; not in a "
+        "batch",
+    )
+
+    @property
+    def ruled(self) -> bool:
+        """Whether business rules change the list."""
+        return bool(self.pins or self.diversity or self.max_per)
 
     @model_validator(mode="after")
     def _check_history(self) -> Self:
@@ -231,13 +250,8 @@ class CandidateRequest(DeploymentRequest):
         return self
 
 
-def _context(info: ValidationInfo) -> dict[str, Any]:
-    context: dict[str, Any] = info.context or {}
-    return context
-
-
 def _check_type(value: str, info: ValidationInfo) -> str:
-    types: tuple[str, ...] = _context(info)["event_types"]
+    types: tuple[str, ...] = read_context(info)["event_types"]
     if value not in types:
         raise refuse("enum", "must be one of {types}", types=", ".join(types))
     return value
@@ -252,7 +266,7 @@ def _read_timestamp(value: object, info: ValidationInfo) -> object:
         timestamp_ms = parse_rfc_3339(value) if isinstance(value, str) else value
     except ValueError as error:
         raise refuse("timestamp", "must be RFC 3339 with a zone, or integer milliseconds since 1970") from error
-    if not EARLIEST_MS <= timestamp_ms <= _context(info)["now_ms"] + MAX_AHEAD_MS:
+    if not EARLIEST_MS <= timestamp_ms <= read_context(info)["now_ms"] + MAX_AHEAD_MS:
         raise refuse("ts_range", "must lie between the year 2000 and five minutes from now")
     return timestamp_ms
 

@@ -32,7 +32,8 @@ class Reason(TypedDict):
 class RankedItem(TypedDict):
     """One recommended item. Scores are comparable within one answer only. `metadata` comes with `return_metadata`.
 
-    With `explain`: `reasons`, up to three of the history's items, the weightiest first; null as `explained` is.
+    With `explain`: `reasons`, up to three of the history's items, the weightiest first; null as `explained` is. With
+    `pins`: `pinned`, true of those alone that a pin put there.
     """
 
     item_id: str
@@ -40,6 +41,7 @@ class RankedItem(TypedDict):
     rank: int
     metadata: NotRequired[Metadata]
     reasons: NotRequired[list[Reason] | None]
+    pinned: NotRequired[Literal[True]]
 
 
 class ModelName(TypedDict):

@@ -20,6 +20,7 @@ from service.api.requests import (
     UseRequest,
 )
 from service.api.responses import ProblemDescription
+from service.api.similar import SimilarRequest
 from service.auth.guard import SCHEME
 from service.errors import Forbidden, Unauthorized
 from service.http.parameters import describe_problems
@@ -30,6 +31,7 @@ _USER = "example-user"
 _BODIES = (
     RecommendRequest,
     RecommendBatchRequest,
+    SimilarRequest,
     EventRequest,
     EventsRequest,
     DeploymentRequest,
@@ -90,6 +92,9 @@ def _add_examples(document: dict[str, Any], item_id: str) -> None:
             "user": {"summary": "By a user's stored history", "value": stored},
         },
         "/recommend/batch": {"both": {"summary": "Two at once", "value": {"requests": [session, stored]}}},
+        "/similar": {
+            "next": {"summary": "By what the model ranks next", "value": {"item_ids": [item_id], "k": 5, "by": "next"}}
+        },
         "/events": {
             "events": {"summary": "What happened, in one request", "value": {"events": [event]}},
             "event": {"summary": "A single event", "value": event},

@@ -11,6 +11,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from model.contract.query import CANDIDATE_SCORES, INPUTS, OPTIONAL, OUTPUTS, SCORED, select_rows, skip_ranking
+from model.contract.similar import CANDIDATE_ROWS
 from service.errors import EngineUnavailable, ModelRefused, StartFailed
 from service.inference.cuda_graphs import CudaGraphRunner, RunsDiffer, without_graph
 from service.inference.length_groups import group_by_length, run_cost_tokens
@@ -88,6 +89,18 @@ class Engine:
         parts = [self._score(select_rows(feed, rows)) for rows in groups]
         scores: NDArray[np.float32] = np.concatenate(parts)[np.argsort(np.concatenate(groups))]
         return scores
+
+    def read_rows(self, feed: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """The rows (B, C, D) of a batch's candidates. Only of a graph of similar items (model/contract/similar.py).
+
+        Raises EngineUnavailable as `rank` does.
+        """
+        rows: NDArray[np.float32]
+        with _engine_errors():
+            (rows,) = self._session.run([CANDIDATE_ROWS], skip_ranking(feed))
+        if rows.ndim != 3 or rows.shape[:2] != feed["candidates"].shape or not np.isfinite(rows).all():
+            raise EngineUnavailable("the graph's rows are not those of the items that were named")
+        return rows
 
     def release(self) -> None:
         """Free the session and its memory, on the thread that runs it. The engine answers no more."""

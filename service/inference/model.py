@@ -25,6 +25,7 @@ from service.inference.popular import Popular
 from service.inference.refusal import refuse_bundle
 from service.inference.reranking import pick_rerankings, rerank
 from service.inference.shape_buckets import list_buckets
+from service.inference.similar_items import SimilarItems, load_similar
 
 CPU_TOLERANCE = 1e-4
 """Tolerance between a score on a CPU and the trainer's."""
@@ -51,6 +52,8 @@ class LiveModel:
     event_types: tuple[str, ...] = ()
     attributes: Attributes | None = None
     """What its items can be filtered by."""
+    similar: SimilarItems | None = None
+    """None where the bundle has no graph of similar items."""
 
     @property
     def reads_events(self) -> bool:
@@ -105,12 +108,17 @@ class LiveModel:
         )
         return Answer(self.vocabulary.decode(indexes.tolist()), counts.astype(np.float64).tolist())
 
-    def rank_neighbours(self, question: Question) -> Answer | None:
-        """Answer from the sessions most similar to the history; None if the bundle has no sessions."""
-        if self.neighbours is None:
-            return None
+    def rank_neighbours(self, question: Question) -> Answer:
+        """Answer from the sessions most similar to the history. Only where there are `neighbours`."""
+        assert self.neighbours is not None  # noqa: S101 - who asks has looked
         indexes, scores = self.neighbours.rank(question)
         return Answer(self.vocabulary.decode(indexes.tolist()), scores.tolist())
+
+    def release(self) -> None:
+        """Free the engines, on the thread that runs the network. The model answers no more by them."""
+        self.engine.release()
+        if self.similar is not None:
+            self.similar.engine.release()
 
     def find_metadata(self, item_id: str) -> bytes:
         """A known item's metadata as a JSON object, `{}` if the bundle has none."""
@@ -124,10 +132,12 @@ def load_model(
     threads: int,
     max_batch: int,
     cuda_graphs: Literal["auto", "off"] = "auto",
+    similar: bool = True,
 ) -> LiveModel:
     """Read, verify, load, check and warm up a bundle. Raises ModelRefused with the reason.
 
-    On a GPU the thread that loads the model must also run it, because CUDA graphs belong to a thread.
+    On a GPU the thread that loads the model must also run it, because CUDA graphs belong to a thread. Without `similar`
+    the bundle's graph of similar items takes no memory.
     """
     try:
         bundle = source.read() if isinstance(source, OpenBundle) else read_bundle(source)
@@ -163,6 +173,7 @@ def load_model(
         metadata=bundle.metadata,
         event_types=bundle.event_types,
         attributes=bundle.attributes,
+        similar=load_similar(bundle, threads=threads, tolerance=CPU_TOLERANCE) if similar else None,
     )
     try:
         _check_golden(model, bundle.golden)

@@ -102,7 +102,7 @@ class JudgedModels:
         loading[version] = crashes + 1
         write()
         try:
-            model = load_model(self._root / version, provider="cpu", threads=1, max_batch=BATCH)
+            model = load_model(self._root / version, provider="cpu", threads=1, max_batch=BATCH, similar=False)
             self._require_digest(version, model)
         except StartFailed as error:
             self._refuse(version, str(error))

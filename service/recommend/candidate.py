@@ -22,8 +22,9 @@ async def ask_candidate(candidate: Variant, pending: PendingRequest) -> Recommen
     reason = _find_obstacle(candidate)
     if reason is not None:
         return reason
+    batcher = candidate.batcher_for(pending.request)
     try:
-        outcome: Recommendation | Exception = await candidate.batcher.submit(pending, expires_s=pending.expires_s)
+        outcome: Recommendation | Exception = await batcher.submit(pending, expires_s=pending.expires_s)
     except VersionBehind:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a candidate does, its users get an answer
@@ -66,7 +67,7 @@ def _judge(candidate: Variant, outcome: Recommendation | Exception) -> Recommend
         case Expired():
             reason: VariantFallback = "slow"
         case Invalid():
-            return "filter"  # its bundle lacks a field of the filter, and the champion's may have it
+            return "unpublished"  # its bundle lacks what the request needs, and the champion's may have it
         case QueueFull() | Overloaded():
             return "full"  # more came at once than it has room for: that says nothing about the model
         case BatcherStopped():

@@ -9,6 +9,7 @@ from model.contract.query import Answer, Question
 from service.api.requests import RecommendRequest
 from service.api.responses import Degraded, Source
 from service.catalogue.live import CatalogueView
+from service.inference.model import LiveModel
 from service.store.records import History
 from service.telemetry.stage_timer import Stage, StageTimer
 
@@ -48,6 +49,13 @@ class PendingRequest:
         self.expires_s = self.timer.started + whole_s - min(RESERVE_S, RESERVE_SHARE * whole_s)
         if self.patience < 1:
             self.expires_s -= (1 - self.patience) * self.left_s
+
+    def find_metadata(self, model: LiveModel, item_id: str) -> bytes:
+        """What its answer says of an item of a model, by the catalogue or else by the bundle: a JSON object."""
+        known = model.find_metadata(item_id)
+        if self.catalogue is None:
+            return known
+        return self.catalogue.overlay.find_metadata(item_id, known) or b"{}"
 
     @property
     def left_s(self) -> float:

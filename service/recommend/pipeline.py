@@ -10,10 +10,11 @@ reason as `degraded`:
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from model.contract.allowed import Allowed
 from model.contract.event_inputs import Events
-from model.contract.query import Question, encode_question
+from model.contract.query import Answer, Question, encode_question
 from service.api.responses import Degraded, Recommendation
 from service.catalogue.live import LiveCatalogue
 from service.errors import (
@@ -34,6 +35,7 @@ from service.recommend.recommendation_id import RecommendationIds
 from service.recommend.response import make_response
 from service.recommend.restrictions import Restrictions
 from service.recommend.role import Role
+from service.recommend.rules import find_obstacle, rank_by_rules
 from service.store.circuit_breaker import CircuitBreaker, ran_out
 from service.store.history import HistoryStore
 from service.store.records import History
@@ -61,6 +63,7 @@ class Pipeline:
         breaker: CircuitBreaker,
         catalogue: LiveCatalogue,
         runner: EngineRunner,
+        restrictions: Restrictions,
         on_filter: Callable[[Plan], None],
     ) -> None:
         """`breaker` guards reads of histories. `on_filter` is told how a filter is applied, for each request."""
@@ -69,7 +72,7 @@ class Pipeline:
         self._store = store
         self._breaker = breaker
         self._runner = runner
-        self._restrictions = Restrictions(model)
+        self._restrictions = restrictions
         self._on_filter = on_filter
         self._neighbours_turn = asyncio.Lock()  # a thread at a time: comparisons must not crowd out answers
         self.role = Role("champion", 0, RecommendationIds(""))
@@ -101,8 +104,7 @@ class Pipeline:
         pending.timer.record(pending.stage)
         if pending.question is None:
             _check_versions(pending)
-            await self._restrict(pending, self._catalogue.find_allowed(self._model.vocabulary))
-            _encode(self._model, pending)
+            await self.encode(pending)
             pending.timer.record("encode")
         pending.ranking, pending.degraded = None, reason
         answer = make_response(self._model, pending, self.role)
@@ -121,8 +123,7 @@ class Pipeline:
         if not pending.wanted:  # its history may not have been read
             return await self.answer_degraded(pending, "deadline")
         start_stage([pending], "encode")
-        await self._restrict(pending, self._catalogue.find_allowed(self._model.vocabulary))
-        _encode(self._model, pending)
+        await self.encode(pending)
         if pending.request.ranker == "neighbours" and pending.question and len(pending.question.history):
             await self._rank_neighbours(pending, pending.question)
         start_stage([pending], "respond")
@@ -130,6 +131,14 @@ class Pipeline:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def encode(self, pending: PendingRequest) -> None:
+        """Make the question of a request about what it may be answered with, or note its failure.
+
+        Await `read_histories` or `confirm_catalogue` before.
+        """
+        await self._restrict(pending, self._catalogue.find_allowed(self._model.vocabulary))
+        _encode(self._model, pending)
 
     async def _restrict(self, pending: PendingRequest, available: Allowed | None) -> None:
         """Find the items that the request may be answered with. What speaks against that is its failure."""
@@ -148,7 +157,10 @@ class Pipeline:
         try:
             async with asyncio.timeout(max(0.0, pending.left_s)), self._neighbours_turn:
                 start_stage([pending], "inference")
-                pending.ranking = await asyncio.to_thread(self._model.rank_neighbours, question)
+                rank: Callable[[Question], Answer] = self._model.rank_neighbours
+                if pending.request.ruled:
+                    rank = partial(rank_by_rules, self._model, pending, rank=rank)
+                pending.ranking = await asyncio.to_thread(rank, question)
                 pending.ranked_by = "neighbours"
         except TimeoutError:
             pending.degraded = "deadline"
@@ -244,6 +256,9 @@ def _encode(model: LiveModel, pending: PendingRequest) -> None:
     if pending.failure is not None:
         return
     request = pending.request
+    if request.ruled and (obstacle := find_obstacle(model, request)):
+        pending.failure = Invalid([obstacle])
+        return
     history = [*(pending.history.item_ids if pending.history else ()), *(request.items or ())]
     try:
         pending.question = encode_question(

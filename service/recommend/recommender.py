@@ -200,7 +200,7 @@ class Recommender:
                 return await variant.pipeline.answer_without_model(pending)
             if variant.runner.stuck:
                 return await self._answer_without_engine(variant, pending)
-            answer = await variant.batcher.submit(pending, expires_s=pending.expires_s)
+            answer = await variant.batcher_for(request).submit(pending, expires_s=pending.expires_s)
             return await self._explainer.explain(variant, pending, answer) if request.explain else answer
         except BatcherStopped as refusal:
             now = self._variants.pick(None, request.variant).variant

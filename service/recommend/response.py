@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import orjson
 
 from model.contract.query import Answer, Question
+from service.api.business_rules import Pin
 from service.api.responses import HistoryState, RankedItem, Recommendation, Source
 from service.api.timestamps import format_rfc_3339
-from service.catalogue.live import CatalogueView
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest
 from service.recommend.role import Role
+from service.recommend.rules import rank_by_rules
 from service.store.records import History
 
 
@@ -26,8 +27,11 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
         {"item_id": item_id, "score": score, "rank": rank}
         for rank, (item_id, score) in enumerate(zip(*ranking, strict=True), start=1)
     ]
+    if pending.request.pins:
+        _mark_pinned(items, pending.request.pins)
+        named |= dict.fromkeys(pin.item_id for pin in pending.request.pins)
     if pending.request.return_metadata:
-        _add_metadata(model, pending.catalogue, items, pending.request.return_metadata)
+        _add_metadata(model, pending, items, pending.request.return_metadata)
     answer: Recommendation = {
         "recommendation_id": role.make_id(claimant, from_model=source == "model"),
         "user_id": pending.request.user_id,
@@ -58,13 +62,11 @@ def _leave_unexplained(answer: Recommendation) -> None:
 
 
 def _add_metadata(
-    model: LiveModel, catalogue: CatalogueView | None, items: Sequence[RankedItem], wanted: bool | Sequence[str]
+    model: LiveModel, pending: PendingRequest, items: Sequence[RankedItem], wanted: bool | Sequence[str]
 ) -> None:
-    """Give each item what is known of it, by the catalogue or else this model's bundle: all its bytes, or fields."""
+    """Give each item what is known of it: all its bytes, or fields."""
     for item in items:
-        known = model.find_metadata(item["item_id"])
-        if catalogue is not None:
-            known = catalogue.overlay.find_metadata(item["item_id"], known) or b"{}"
+        known = pending.find_metadata(model, item["item_id"])
         if isinstance(wanted, bool):
             item["metadata"] = orjson.Fragment(known)
         else:
@@ -76,11 +78,20 @@ def _rank(model: LiveModel, pending: PendingRequest, question: Question) -> tupl
     """The best available source. Neighbours take a millisecond each, affordable only while the engine is down."""
     if pending.ranking is not None:
         return pending.ranked_by, pending.ranking
-    if pending.degraded == "engine_unavailable" and pending.request.ranker == "auto" and len(question.history):
-        ranking = model.rank_neighbours(question)
-        if ranking is not None:
-            return "neighbours", ranking
-    return "popular", model.rank_popular(question)
+    rank = model.rank_popular
+    source: Source = "popular"
+    engine_failed = pending.degraded == "engine_unavailable" and pending.request.ranker == "auto"
+    if engine_failed and len(question.history) and model.neighbours is not None:
+        rank, source = model.rank_neighbours, "neighbours"
+    return source, rank_by_rules(model, pending, question, rank) if pending.request.ruled else rank(question)
+
+
+def _mark_pinned(items: Sequence[RankedItem], pins: Sequence[Pin]) -> None:
+    """Say which items a pin put there: rules let none of them into the list otherwise."""
+    pinned = {pin.item_id for pin in pins}
+    for item in items:
+        if item["item_id"] in pinned:
+            item["pinned"] = True
 
 
 def _describe_history(history: History) -> HistoryState:

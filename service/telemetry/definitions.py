@@ -103,6 +103,12 @@ FILTERED: Final = CounterDefinition(
     "mask (in the graph), none (all items are allowed)",
     ("plan",),
 )
+SIMILAR: Final = CounterDefinition(
+    "nextitem_similar_total",
+    "Answers of POST /similar by taste, by result: similar, or why other items were answered, as in "
+    "nextitem_fallbacks_total; those by next count as recommendations",
+    ("result",),
+)
 BATCH_SIZE: Final = HistogramDefinition("nextitem_batch_size", "Requests per batch", _SIZES)
 QUEUE_DEPTH: Final = GaugeDefinition("nextitem_queue_depth", "Requests waiting for a batch", "livesum")
 QUEUE_WAIT: Final = HistogramDefinition(
@@ -232,8 +238,8 @@ DEPLOYMENT_GENERATION: Final = GaugeDefinition(
 )
 VARIANT_FALLBACKS: Final = CounterDefinition(
     "nextitem_variant_fallbacks_total",
-    "Answers by the champion to users of the candidate, by reason: not_loaded, breaker_open, full, stopped, slow, "
-    "failed or filter",
+    "Answers by the champion to users of the candidate, by reason: not_loaded, unpublished (its bundle lacks what the "
+    "request needs), breaker_open, full, stopped, slow or failed",
     ("reason",),
 )
 VARIANT_BREAKERS: Final = CounterDefinition(

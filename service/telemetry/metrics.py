@@ -83,6 +83,8 @@ class Metrics:
         self._explained = {result: explained.labels(result) for result in EXPLAINED}
         filtered = definitions.FILTERED.make(registry)
         self._filtered = {plan: filtered.labels(plan) for plan in PLANS}
+        similar = definitions.SIMILAR.make(registry)
+        self._similar = {result: similar.labels(result) for result in ("similar", *DEGRADED)}
         self._batch_size = buffers.histogram(definitions.BATCH_SIZE.make(registry))
         self._queue_depth = buffers.gauge(definitions.QUEUE_DEPTH.make(registry))
         self._waiting = 0
@@ -142,6 +144,10 @@ class Metrics:
     def filtered(self, plan: Plan) -> None:
         """Count a request with a filter."""
         self._filtered[plan].inc()
+
+    def found_similar(self, degraded: Degraded | None) -> None:
+        """Count an answer by taste, or why it holds other items."""
+        self._similar[degraded or "similar"].inc()
 
     def batch_started(self, size: int) -> None:
         """Count a batch."""

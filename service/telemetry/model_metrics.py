@@ -16,7 +16,7 @@ OTHER_VERSION: Final = "other"
 SOURCES: Final = ("model", "neighbours", "popular")
 Reload = Literal["swapped", "refused", "malformed"]
 RELOADS: tuple[Reload, ...] = get_args(Reload)
-VariantFallback = Literal["not_loaded", "breaker_open", "full", "stopped", "slow", "failed", "filter"]
+VariantFallback = Literal["not_loaded", "unpublished", "breaker_open", "full", "stopped", "slow", "failed"]
 VARIANT_FALLBACKS: tuple[VariantFallback, ...] = get_args(VariantFallback)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.contract import bundle, bundle_content
+from model.contract import bundle, bundle_content, similar
 from model.contract.bundle import open_bundle, point_current, read_bundle, write_bundle
 from model.contract.manifest import BundleCorrupt, BundleError, BundleFormat, BundleMissing, Manifest
 
@@ -321,4 +321,26 @@ def test_event_types_that_are_none_are_refused(published, content):
     """Twice the same, a space, no ASCII, and nothing at all."""
     replace(published / VERSION, bundle.EVENT_TYPES, content)
     with pytest.raises(BundleFormat, match=r"event_types\.txt is not"):
+        read_bundle(published)
+
+
+def test_the_graph_of_similar_items_is_optional(published, files):
+    """Its two files come back; most bundles have neither."""
+    assert read_bundle(published).similar is None
+    replace(published / VERSION, similar.SIMILAR, b"a graph")
+    replace(published / VERSION, similar.SIMILAR_GOLDEN, files[bundle.GOLDEN])
+    found = read_bundle(published).similar
+    assert found is not None
+    assert (found.network, found.golden) == (b"a graph", read_bundle(published).golden)
+
+
+@pytest.mark.parametrize("name", [similar.SIMILAR, similar.SIMILAR_GOLDEN])
+def test_half_a_graph_of_similar_items_is_refused(published, files, name):
+    """Either file alone, and examples that are none."""
+    replace(published / VERSION, name, files[bundle.GOLDEN])
+    with pytest.raises(BundleFormat, match="without the other"):
+        read_bundle(published)
+    for other in (similar.SIMILAR, similar.SIMILAR_GOLDEN):
+        replace(published / VERSION, other, b"[]")
+    with pytest.raises(BundleFormat, match=r"similar_golden\.json is not what it should be"):
         read_bundle(published)

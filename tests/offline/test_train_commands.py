@@ -144,9 +144,9 @@ def test_recommend_lists_unseen_items_of_every_user(fitted, tmp_path):
 
 @pytest.fixture(scope="module")
 def published(fitted, tmp_path_factory) -> Bundle:
-    """The bundle of that run, with neighbours and a scan in whole numbers."""
+    """The bundle of that run, with neighbours, similar items and a scan in whole numbers."""
     folder = tmp_path_factory.mktemp("bundles")
-    more = ["--item-scoring", "int8", "--neighbours", str(fitted.log)]
+    more = ["--item-scoring", "int8", "--neighbours", str(fitted.log), "--similar"]
     assert main(["publish", str(fitted.run), "--out", str(folder), *more]) == 0
     return read_bundle(folder)
 
@@ -212,8 +212,10 @@ def test_a_bundle_says_where_it_comes_from(fitted, published):
 
 def test_a_bundle_scans_as_it_was_told_and_has_examples(published):
     """Whole numbers in the graph, golden examples beside it."""
-    assert b"MatMulInteger" in published.network
-    assert len(published.golden) > 10
+    assert published.similar is not None
+    for graph in (published, published.similar):
+        assert b"MatMulInteger" in graph.network
+        assert len(graph.golden) > 10
 
 
 def test_a_bundle_holds_the_histories_of_the_neighbours_file(fitted, published):

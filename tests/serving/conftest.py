@@ -1,7 +1,9 @@
 """What the service's tests share: a clock moved by hand, and stores, the embedded Valkey and a Redis 7 from PATH."""
 
+import json
 import logging
 import math
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from model.contract.bundle import Bundle, read_bundle
+from benchmarks.harness.bundles import seal
+from model.contract.bundle import MANIFEST, Bundle, locate_bundle, read_bundle
 from service.embedded import loss_detection
 from service.embedded.server import EmbeddedStore
 from service.inference.engine import Engine, open_engine
@@ -58,6 +61,19 @@ def keep_logging() -> Iterator[None]:
 def bundle() -> Bundle:
     """The tiny bundle."""
     return read_bundle(Path(__file__).parent / "bundle")
+
+
+@pytest.fixture(scope="session")
+def similar_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny bundle with a graph of similar items: its folder."""
+    here, folder = Path(__file__).parent, tmp_path_factory.mktemp("similar") / "bundle"
+    shutil.copytree(locate_bundle(here / "bundle"), folder)
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    for file in (here / "similar").iterdir():
+        shutil.copy(file, folder)
+        manifest["files"][file.name] = {}
+    seal(folder, files=manifest["files"])
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from typing import Any
 
 from service.cli import describe_default
 from service.errors import Problem
-from service.http.routes import catalogue, erasure, events, lookup, models, operations, recommend
+from service.http.routes import catalogue, erasure, events, lookup, models, operations, recommend, similar
 from service.ingest.ingestor import DERIVED_ID_CONFLICT, REFUSALS
 from service.settings import PREFIX, Settings
 from service.telemetry.definitions import LIVE_SCORES, CounterDefinition
@@ -56,7 +56,7 @@ def test_every_route_is_documented():
         (f"{method} {route.path_format}", next(iter(route.openapi_extra["security"][0].values()))[0])
         if route.openapi_extra["security"]
         else (f"{method} {route.path_format}", "none")
-        for module in (catalogue, erasure, events, lookup, models, operations, recommend)
+        for module in (catalogue, erasure, events, lookup, models, operations, recommend, similar)
         for route in module.router.routes
         for method in route.methods
     }

@@ -38,17 +38,19 @@ def publish_run(
     items: Path | None,
     *,
     neighbours: Path | None = None,
+    similar: bool = False,
     scan: Scan | None = None,
     as_candidate: bool = False,
     force: bool = False,
 ) -> Path:
     """Publish the kept weights of a run under `root` and make them the champion, or the candidate in shadow.
 
-    `neighbours` is a log, all of whose histories answer while the network cannot. With `force` a bundle is named that
-    knows little of the champion's catalogue. Raises what `write_run` and `deploy` do.
+    `neighbours` is a log, all of whose histories answer while the network cannot. With `similar` the bundle also ranks
+    the items that are like others. With `force` a bundle is named that knows little of the champion's catalogue. Raises
+    what `write_run` and `deploy` do.
     """
     sessions = None if neighbours is None else partial(_gather_sessions, neighbours, run.recipe.data)
-    folder = write_run(run, root, read_items(items) if items else None, gather=sessions, scan=scan)
+    folder = write_run(run, root, read_items(items) if items else None, gather=sessions, similar=similar, scan=scan)
     deploy(root, folder.name, as_candidate=as_candidate, force=force)
     return folder
 
@@ -83,6 +85,7 @@ def write_run(
     given: Metadata | None,
     *,
     gather: Callable[[Vocabulary], Sessions] | None = None,
+    similar: bool = False,
     scan: Scan | None = None,
     lineage: Mapping[str, Any] | None = None,
 ) -> Path:
@@ -90,7 +93,7 @@ def write_run(
 
     The metadata `given` goes before what `fit` was given. A network that was trained for new items (model.id_dropout)
     is published with those given, too. `gather` makes the sessions that answer while the network cannot, as
-    `session-knn` does.
+    `session-knn` does. With `similar` the bundle also ranks the items that are like others.
 
     Without a `scan` the catalogue's size chooses how items are ranked (model/export/ranking.py).
 
@@ -126,6 +129,7 @@ def write_run(
             sessions=None if gather is None else gather(vocabulary),
             event_types=() if run.event_features is None else run.event_features.event_types,
             name=name,
+            similar=similar,
             scan=scan,
             lineage=lineage,
         )

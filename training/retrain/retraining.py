@@ -133,7 +133,8 @@ class Retraining:
             "offline": evidence,
         }
         gather = partial(_gather_sessions, self.log) if self.champion.bundle.sessions is not None else None
-        folder = write_run(run, self.order.bundle, metadata, gather=gather, lineage=lineage)
+        similar = self.champion.bundle.similar is not None
+        folder = write_run(run, self.order.bundle, metadata, gather=gather, similar=similar, lineage=lineage)
         why = "; ".join([offline["why"], *warnings])
         change = partial(_put_on_trial, folder.name, replaces=self.order.replace)
         try:

@@ -141,6 +141,14 @@ def client(service_store: EmbeddedStore) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="session")
+def similar_client(service_store: EmbeddedStore, similar_bundle: Path) -> Iterator[Client]:
+    """Another, whose bundle has a graph of similar items."""
+    client = Client(create_app(Settings(bundle=similar_bundle, redis_url=service_store.url)))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
 def list_complaints() -> Callable[..., list]:
     """What a process's log complains of, but for a store that a busy machine made slow: that is another promise."""
 

@@ -25,6 +25,13 @@ FIELDS = st.sampled_from(
         "field",
         "in",
         "gte",
+        "pins",
+        "rank",
+        "diversity",
+        "max_per",
+        "count",
+        "item_ids",
+        "by",
         "events",
         "item_id",
         "event_id",
@@ -43,23 +50,23 @@ DOCUMENTS = st.dictionaries(FIELDS, VALUES, max_size=5)
 MANY = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize("path", ["/events", "/recommend", "/similar"])
 @MANY
 @given(body=st.binary(max_size=200))
 def test_arbitrary_bytes(client, path, body):
     """Bytes are answered by 400 or 422, or by 200 should they be a request."""
     response = client.post(path, content=body, headers=JSON)
-    assert response.status_code in (200, 400, 422)
+    assert response.status_code in (200, 400, 404, 422)
     assert response.json()
 
 
-@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize("path", ["/events", "/recommend", "/similar"])
 @MANY
 @given(document=DOCUMENTS)
 def test_arbitrary_documents(client, path, document):
     """Documents of the right fields and wrong values are answered likewise, or with 409."""
     response = client.post(path, content=orjson.dumps(document), headers=JSON)
-    assert response.status_code in (200, 409, 422), response.text
+    assert response.status_code in (200, 404, 409, 422), response.text
     assert len(response.content) < 20_000
 
 

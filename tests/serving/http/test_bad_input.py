@@ -9,6 +9,8 @@ CANARY = "c4n4ry"
 PROBLEM = "urn:nextitem:problem:"
 JSON = {"content-type": "application/json"}
 EVENT = {"user_id": "u", "item_id": "i01"}
+PIN = {"item_id": "i01", "rank": 1}
+CAP = {"field": "year", "count": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +38,7 @@ def check(response, status, slug):
     assert len(response.content) <= 2048
 
 
-@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize("path", ["/events", "/recommend", "/similar"])
 @pytest.mark.parametrize(
     "body",
     [
@@ -79,7 +81,7 @@ def test_what_is_no_json(client, path, body):
     check(client.post(path, content=body, headers=JSON), 400, "malformed-json")
 
 
-@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize("path", ["/events", "/recommend", "/similar"])
 @pytest.mark.parametrize("document", [None, [], [1], "c4n4ry", 5, True], ids=repr)
 def test_json_that_is_no_object(client, path, document):
     """Any other JSON document is 422."""
@@ -213,6 +215,30 @@ def test_wrong_envelopes(client, document, pointer, code):
         ({"items": [], "filter": {"all": [{"field": CANARY, "exists": CANARY}]}}, "/filter/all/0/exists", "wrong_type"),
         ({"items": [], "filter": {"field": CANARY, "exists": True}}, "/filter/field", "unknown_field"),
         ({"items": [], "filter": {"not": {"not": {"not": {"not": {}}}}}}, "/filter/not/not/not", "too_deep"),
+        *(({"items": [], "pins": value}, "/pins", "list_type") for value in (None, CANARY, {CANARY: 1}, 1)),
+        ({"items": [], "pins": [CANARY]}, "/pins/0", "object_type"),
+        ({"items": [], "pins": [PIN] * 11}, "/pins", "too_long"),
+        ({"items": [], "pins": [{"rank": 1}]}, "/pins/0/item_id", "missing"),
+        ({"items": [], "pins": [{"item_id": "i01"}]}, "/pins/0/rank", "missing"),
+        ({"items": [], "pins": [PIN | {CANARY: 1}]}, "/pins/0", "extra_forbidden"),
+        ({"items": [], "pins": [PIN | {"item_id": f"{CANARY} "}]}, "/pins/0/item_id", "pattern"),
+        *(({"items": [], "pins": [PIN | {"rank": rank}]}, "/pins/0/rank", "range") for rank in (0, -1, 501, 10**9)),
+        *(({"items": [], "pins": [PIN | {"rank": rank}]}, "/pins/0/rank", "int_type") for rank in (1.5, "1", True)),
+        ({"items": [], "pins": [PIN | {"rank": 2}], "k": 1}, "/pins", "range"),
+        ({"items": [], "pins": [PIN, PIN | {"item_id": "i02"}]}, "/pins", "repeated"),
+        ({"items": [], "pins": [PIN, PIN | {"rank": 2}]}, "/pins", "repeated"),
+        *(({"items": [], "diversity": value}, "/diversity", "range") for value in (-0.1, 1.1, 10**9, -1)),
+        *(({"items": [], "diversity": value}, "/diversity", "float_type") for value in (CANARY, True, None, [CANARY])),
+        *(({"items": [], "diversity": 0.5, "k": k}, "/diversity", "diversity_k") for k in (51, 500)),
+        *(({"items": [], "max_per": value}, "/max_per", "object_type") for value in (CANARY, 1, [CANARY], True)),
+        ({"items": [], "max_per": {"count": 1}}, "/max_per/field", "missing"),
+        ({"items": [], "max_per": {"field": "year"}}, "/max_per/count", "missing"),
+        ({"items": [], "max_per": CAP | {CANARY: 1}}, "/max_per", "extra_forbidden"),
+        ({"items": [], "max_per": CAP | {"field": ""}}, "/max_per/field", "too_short"),
+        ({"items": [], "max_per": CAP | {"field": CANARY * 17}}, "/max_per/field", "too_long"),
+        ({"items": [], "max_per": CAP | {"field": 5}}, "/max_per/field", "string_type"),
+        *(({"items": [], "max_per": CAP | {"count": count}}, "/max_per/count", "range") for count in (0, -1, 501)),
+        *(({"items": [], "max_per": CAP | {"count": count}}, "/max_per/count", "int_type") for count in (1.5, True)),
         *(({"items": [], field: 1}, "", "extra_forbidden") for field in (CANARY, "scenario")),
         *(({"items": [], "timeout_ms": value}, "/timeout_ms", "range") for value in (0, -5, 9, 2001, 10**9)),
         *(({"items": [], "timeout_ms": value}, "/timeout_ms", "int_type") for value in (CANARY, "300", True, 99.5)),
@@ -226,9 +252,40 @@ def test_wrong_fields_of_recommend(client, document, pointer, code):
 
 
 @pytest.mark.parametrize(
+    ("document", "pointer", "code"),
+    [
+        ({}, "/item_ids", "missing"),
+        ({"item_ids": []}, "/item_ids", "too_short"),
+        ({"item_ids": ["i01"] * 11}, "/item_ids", "too_long"),
+        *(({"item_ids": value}, "/item_ids", "list_type") for value in (None, CANARY, {CANARY: 1}, 5)),
+        ({"item_ids": ["i01", 5]}, "/item_ids/1", "string_type"),
+        ({"item_ids": [f"{CANARY} "]}, "/item_ids/0", "pattern"),
+        *(({"item_ids": ["i01"], "k": k}, "/k", "range") for k in (0, -1, 501)),
+        *(({"item_ids": ["i01"], "k": k}, "/k", "int_type") for k in (1.5, "5", True, None)),
+        *(({"item_ids": ["i01"], "by": by}, "/by", "enum") for by in (CANARY, "", "Taste")),
+        *(({"item_ids": ["i01"], "by": by}, "/by", "string_type") for by in (None, 5, [CANARY])),
+        ({"item_ids": ["i01"], "exclude_item_ids": ["i01"] * 10_001}, "/exclude_item_ids", "too_long"),
+        ({"item_ids": ["i01"], "exclude_item_ids": [f"{CANARY} "]}, "/exclude_item_ids/0", "pattern"),
+        ({"item_ids": ["i01"], "return_metadata": [CANARY] * 17}, "/return_metadata", "too_long"),
+        ({"item_ids": ["i01"], "return_metadata": True, "k": 101}, "/return_metadata", "too_many"),
+        *(({"item_ids": ["i01"], "timeout_ms": value}, "/timeout_ms", "range") for value in (9, 2001)),
+        *(({"item_ids": ["i01"], field: 1}, "", "extra_forbidden") for field in (CANARY, "user_id", "pins")),
+    ],
+)
+def test_wrong_fields_of_similar(client, document, pointer, code):
+    """Each is named by a pointer and a code, whether or not the bundle can answer."""
+    response = client.post("/similar", document)
+    check(response, 422, "validation")
+    assert [(fault["pointer"], fault["code"]) for fault in response.json()["errors"]] == [(pointer, code)]
+
+
+@pytest.mark.parametrize(
     ("path", "envelope", "pointer"),
     [
         ("/recommend", "{}", ""),
+        ("/recommend", '{{"items":[],"max_per":{}}}', "/max_per"),
+        ("/recommend", '{{"items":[],"pins":[{}]}}', "/pins/0"),
+        ("/similar", "{}", ""),
         ("/recommend/batch", "{}", ""),
         ("/recommend/batch", '{{"requests":[{}]}}', "/requests/0"),
         ("/events", "{}", ""),
@@ -326,7 +383,7 @@ def test_limits_are_the_last_that_pass(client):
     assert [item["item_id"] for item in answer["items"]] == ["i03"]
 
 
-@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize("path", ["/events", "/recommend", "/similar"])
 @pytest.mark.parametrize(
     "headers",
     [
@@ -390,7 +447,7 @@ def test_body_cap(client, path, cap, streamed):
         "/..%2Frecommend",
         "/static/..%2f..%2fetc%2fpasswd",
         "/recommend/batch/",
-        "/similar",
+        "/similar/",
         "/events/",
         "/user",
         "/status/",

@@ -30,7 +30,7 @@ from schemathesis.specs.openapi.checks import (
 from service.http.body import EVENTS_MAX_BYTES
 
 TIMES = int(os.environ.get("FUZZ_TIMES", "1"))
-CASES = {"/recommend": 35, "/events": 35}
+CASES = {"/recommend": 35, "/events": 35, "/similar": 15}
 """How many cases a route gets, right ones and as many wrong ones; others get OTHER_CASES."""
 OTHER_CASES = 6
 BODIES = 250
@@ -46,6 +46,8 @@ SEEDS = [
     b'{"items":["i01"],"exclude_item_ids":["c4n4ry"],"min_history_version":1,"user_id":"c4n4ry"}',
     b'{"items":["i01"],"filter":{"all":[{"field":"genres","in":["c4n4ry"]},{"not":{"field":"year","gte":1,"lt":2e3}}]}}',
     b'{"items":["i01"],"filter":{"any":[{"field":"c4n4ry","exists":true},{"field":"title","in":["c4n4ry",1]}]}}',
+    b'{"items":["i01"],"pins":[{"item_id":"i02","rank":1}],"max_per":{"field":"c4n4ry","count":1},"diversity":0.0}',
+    b'{"item_ids":["i01"],"by":"next","k":3,"exclude_item_ids":["c4n4ry"]}',
 ]
 PIECES = [
     b'"',
@@ -135,7 +137,7 @@ def bodies(draw):
 
 
 @pytest.mark.timeout(120 * TIMES)
-@pytest.mark.parametrize("path", ["/events", "/recommend"])
+@pytest.mark.parametrize("path", ["/events", "/recommend", "/similar"])
 def test_bodies_made_of_right_ones(target, path):
     """Answered, or refused by a small problem that quotes nothing."""
     with httpx.Client(base_url=target.url) as client:
@@ -144,7 +146,7 @@ def test_bodies_made_of_right_ones(target, path):
         @given(body=bodies())
         def send(body):
             response = client.post(path, content=body, headers=JSON)
-            assert response.status_code in (200, 400, 409, 422), response.text
+            assert response.status_code in (200, 400, 404, 409, 422), response.text
             if response.status_code != 200:
                 assert response.headers["content-type"] == "application/problem+json"
                 assert len(response.content) <= 2048
@@ -165,7 +167,7 @@ RIGHT = {
 """Bodies of about that size; all are answered with 200."""
 MEMBERS = ('"{}":1', '"{}":[]', '"{}":{{}}', '"user_id":{}', '"items":[{}]')
 """Members of an object, to be repeated with numbers."""
-FIELDS = ("", '"properties":', '"exclude_item_ids":', '"filter":')
+FIELDS = ("", '"properties":', '"exclude_item_ids":', '"filter":', '"max_per":')
 """Where the object lies in an entry."""
 ENVELOPES = (("", 1), ("events", 1), ("events", 1000), ("requests", 256))
 """What array the entries are in, and how many."""

@@ -22,6 +22,7 @@ from service.errors import KeysUnusable
 CONTRACT: dict[tuple[str, str], Scope | None] = {
     ("POST", "/recommend"): "recommend",
     ("POST", "/recommend/batch"): "recommend",
+    ("POST", "/similar"): "recommend",
     ("POST", "/events"): "events",
     ("GET", "/users"): "admin",
     ("GET", "/users/{user_id}/history"): "admin",
@@ -85,6 +86,7 @@ def ask(client, method, route, *authorizations):
     headers = [("authorization", value) for value in authorizations]
     question = {"items": ["i01"]}
     documents = {"/recommend": question, "/recommend/batch": {"requests": [question]}}
+    documents["/similar"] = {"item_ids": ["i01"], "by": "next"}
     document = (documents | {"/events": {"user_id": "u", "item_id": "i01"}}).get(path)
     return client.request(method, path, headers=headers, **({"json": document} if document else {}))
 

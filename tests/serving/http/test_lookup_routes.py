@@ -168,6 +168,7 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
     assert described == {
         ("/recommend", "post"): let_in | read | {"409"},
         ("/recommend/batch", "post"): let_in | read | {"409"},
+        ("/similar", "post"): let_in | read | {"404"},
         ("/events", "post"): let_in | read,
         ("/users", "get"): let_in | {"422"},
         ("/users/{user_id}/history", "get"): let_in | {"422"},
@@ -208,11 +209,26 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "return_metadata",
         "explain",
         "ranker",
+        "pins",
+        "diversity",
+        "max_per",
     }
     answer = client.recommend(user_id=user, explain=True)  # `catalogue` comes with the first change
     assert set(schemas["Recommendation"]["properties"]) == {*answer, "allowed", "catalogue"}
-    [item] = client.recommend(user_id=user, k=1, return_metadata=True, explain=True)["items"]
+    pins = [{"item_id": "i02", "rank": 1}]
+    [item] = client.recommend(user_id=user, k=1, return_metadata=True, explain=True, pins=pins)["items"]
     assert set(schemas["RankedItem"]["properties"]) == set(item)
+    similar = client.post("/similar", {"item_ids": ["i01"], "by": "next"}).json()
+    assert set(schemas["SimilarItems"]["properties"]) == {*similar, "allowed", "catalogue"}
+    assert set(schemas["SimilarRequest"]["properties"]) == {
+        "item_ids",
+        "k",
+        "by",
+        "exclude_item_ids",
+        "filter",
+        "timeout_ms",
+        "return_metadata",
+    }
     found = client.get("/items?query=i01").json()
     assert set(schemas["FoundItems"]["properties"]) == {*found, "catalogue"}
     assert set(schemas["FoundItem"]["properties"]) == {*found["items"][0], "available", "recommendable"}

@@ -25,6 +25,7 @@ CONTRACT = [
     ("nextitem_shed_total", "counter", {"reason"}),
     ("nextitem_explained_total", "counter", {"result"}),
     ("nextitem_filtered_total", "counter", {"plan"}),
+    ("nextitem_similar_total", "counter", {"result"}),
     ("nextitem_batch_size", "histogram", set()),
     ("nextitem_queue_depth", "gauge", set()),
     ("nextitem_queue_wait_seconds", "histogram", set()),

@@ -1,0 +1,20 @@
+"""What fields of several requests have in common: ids and limits."""
+
+from typing import Annotated, Any
+
+from pydantic import StringConstraints, ValidationInfo
+
+from model.contract.vocabulary import ID_PATTERN, MAX_ID_LENGTH
+
+MAX_K = 500
+MAX_FIELD_NAME = 100
+"""Maximum characters of the name of a metadata field."""
+
+# The length limits repeat the pattern's, so that an id that is too long gets that error and not "pattern".
+Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_LENGTH, pattern=f"^{ID_PATTERN}$")]
+
+
+def read_context(info: ValidationInfo) -> dict[str, Any]:
+    """What a validator is told besides the document."""
+    context: dict[str, Any] = info.context or {}
+    return context

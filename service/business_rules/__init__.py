@@ -1,0 +1,1 @@
+"""Business rules over ranked items, whoever ranks: diversity, caps and pins."""

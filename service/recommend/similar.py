@@ -1,0 +1,102 @@
+"""Answers POST /similar: by the cosines of the items' rows, or by the model with the items as a history.
+
+Both are a recommendation for the items of a session, and have its deadline and what replaces a failing engine.
+"""
+
+from service.api.requests import RecommendRequest
+from service.api.responses import Recommendation
+from service.api.similar import SimilarItems, SimilarRequest, SimilarSource
+from service.errors import EngineUnavailable, FieldError, Invalid, NotFound
+from service.recommend.batcher import BatcherStopped, Expired, QueueFull
+from service.recommend.pending import PendingRequest
+from service.recommend.recommender import Recommender
+from service.recommend.response import make_response
+from service.recommend.variant import Variant
+from service.telemetry.metrics import Metrics
+from service.telemetry.stage_timer import StageTimer
+
+_NOT_PUBLISHED = FieldError(
+    "/by", "not_published", "the bundle has no graph of similar items: publish it with --similar, or ask by next"
+)
+
+
+async def find_similar(
+    recommender: Recommender, request: SimilarRequest, *, metrics: Metrics, started_s: float
+) -> SimilarItems:
+    """The items like those of a request that began at `started_s` (time.perf_counter).
+
+    Raises NotFound for an item that the champion does not know, and Invalid if its bundle lacks the graph or a field of
+    the filter.
+    """
+    variant = recommender.variants.champion
+    if request.by == "taste" and variant.similar is None:
+        raise Invalid([_NOT_PUBLISHED])
+    for place, item_id in enumerate(request.item_ids):
+        if item_id not in variant.model.vocabulary:
+            raise NotFound(f"The model in use does not know the item at /item_ids/{place}.")
+    session = RecommendRequest.model_construct(
+        items=request.item_ids,
+        k=request.k,
+        exclude_item_ids=request.exclude_item_ids,
+        filter=request.filter,
+        timeout_ms=request.timeout_ms,
+        return_metadata=request.return_metadata,
+    )
+    timer = StageTimer(started_s)  # the request's own would count it among the stages of POST /recommend
+    source: SimilarSource | None = None
+    if request.by == "next":
+        answer = await recommender.recommend(session, timer)
+    else:
+        pending = PendingRequest(session, timer)
+        try:
+            answer = await _rank_by_taste(variant, pending, metrics)
+        except BatcherStopped:
+            if recommender.variants.champion is not variant:  # it retired meanwhile
+                return await find_similar(recommender, request, metrics=metrics, started_s=started_s)
+            answer = await variant.pipeline.answer_degraded(pending, "engine_unavailable")
+        metrics.found_similar(answer["degraded"])
+        if pending.catalogue is not None and pending.catalogue.behind:
+            metrics.catalogue.answered_behind()
+        source = None if pending.ranking is None else "similar"
+    found = SimilarItems(
+        items=answer["items"],
+        count=answer["count"],
+        requested=answer["requested"],
+        source=source or answer["source"],
+        degraded=answer["degraded"],
+        model=answer["model"],
+        took_ms=answer["took_ms"],
+    )
+    if "allowed" in answer:
+        found["allowed"] = answer["allowed"]
+    if "catalogue" in answer:
+        found["catalogue"] = answer["catalogue"]
+    return found
+
+
+async def _rank_by_taste(variant: Variant, pending: PendingRequest, metrics: Metrics) -> Recommendation:
+    """The answer by cosines, or what replaces it, with `ranking` None in `pending`.
+
+    Raises BatcherStopped, and what speaks against either.
+    """
+    pipeline = variant.pipeline
+    await pipeline.read_histories([pending])  # of nobody: the catalogue alone
+    await pipeline.encode(pending)
+    if pending.question is None:
+        raise pending.failure or RuntimeError("a question was not encoded")
+    assert variant.similar is not None  # noqa: S101 - was asked before
+    try:
+        if variant.runner.stuck:
+            return await pipeline.answer_degraded(pending, "engine_unavailable")
+        pending.ranking = await variant.similar.submit(pending.question, expires_s=pending.expires_s)
+    except Expired:
+        return await pipeline.answer_degraded(pending, "deadline")
+    except QueueFull:
+        metrics.shed("queue_full")
+        return await pipeline.answer_degraded(pending, "overloaded")
+    except EngineUnavailable:
+        return await pipeline.answer_degraded(pending, "engine_unavailable")
+    answer = make_response(variant.model, pending, pipeline.role)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
