@@ -81,7 +81,7 @@ class _TokenLayer(nn.Module):
         x = x.reshape(B * T, D)
         seen = self.layer.attention_norm(x) if self.layer.config.norm == "pre" else x
         by_head = self.query_key_value(seen).view(B, T, 3, H, D // H).permute(2, 0, 3, 1, 4)
-        q, k, v = (by_head[place] for place in range(3))  # exported as three operators, where unpacking is six
+        q, k, v = (by_head[place] for place in range(3))  # which becomes one split, where unpacking is three slices
         weights = torch.softmax(q @ k.transpose(-2, -1) + _forbid(allowed), dim=-1)
         mixed = (weights @ v).transpose(1, 2).reshape(B * T, D)
         joined: Tensor = self.layer.join(x, self.out(mixed))

@@ -13,17 +13,21 @@ from service.inference.reranking import count_few
 
 Plan = Literal["none", "candidates", "exclude", "mask"]
 
+FEW_CANDIDATES = 128
+"""So many candidates cost less than a mask in the scan, too."""
+FEW_EXCLUSIONS = 300
 ITEMS_PER_EXCLUSION = 32
-"""Excluding an item costs as much as reading the mask of so many."""
+"""So many exclusions cost less than a mask, or one for so many items of the catalogue."""
 
 
 def plan_of(allowed: Allowed | None) -> Plan:
     """How a question with this mask is answered, if it names no candidates itself."""
     if allowed is None or not allowed.forbidden_count:
         return "none"
-    if allowed.count <= count_few(allowed.item_count):
+    if allowed.count <= max(FEW_CANDIDATES, count_few(allowed.item_count)):
         return "candidates"
-    return "exclude" if allowed.forbidden_count <= allowed.item_count // ITEMS_PER_EXCLUSION else "mask"
+    few = max(FEW_EXCLUSIONS, allowed.item_count // ITEMS_PER_EXCLUSION)
+    return "exclude" if allowed.forbidden_count <= few else "mask"
 
 
 def apply_mask(question: Question, *, takes_masks: bool) -> Question:

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from model.contract.query import Question
 
-FEW = 128
-SCANNED_PER_LOOKUP = 16
-"""So many named items, or a share of the catalogue, are looked up more quickly than the catalogue is scanned."""
+SCANNED_PER_LOOKUP = 64
+"""Looking up a named item costs as much as scanning so many."""
 SCANNED_PER_RUN = 16_000
-"""What one more run costs, in items scanned for one row (service/inference/length_groups.py)."""
+"""What one more run costs, in items scanned for one row (service/inference/length_groups.py); and as much, about, what
+is done outside the graph for one without the scan."""
 LOOKUPS_PER_RUN = 1 << 16
 """Most rows of the item table that a run looks up, but for one question alone: 16 MB at D = 64."""
 
@@ -20,7 +20,7 @@ _NONE = np.empty(0, dtype=np.int32)
 
 def count_few(item_count: int) -> int:
     """So many candidates are looked up more quickly than a catalogue of this size is scanned."""
-    return max(FEW, item_count // SCANNED_PER_LOOKUP)
+    return max(0, item_count - SCANNED_PER_RUN) // SCANNED_PER_LOOKUP
 
 
 def pick_rerankings(questions: Sequence[Question], *, item_count: int) -> list[int]:

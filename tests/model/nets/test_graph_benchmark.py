@@ -116,9 +116,9 @@ def test_filters_are_proven_and_compared(monkeypatch, capsys):
         "a twentieth allowed (candidates)",
         "a tenth allowed (mask)",
         "half allowed (mask)",
-        "95 % allowed (mask)",
+        "95 % allowed (exclude)",
         "all but 1,000 items (mask)",
-        "all but 100 items (mask)",
+        "all but 100 items (exclude)",
     ]
     network = draw_network(CASE, "sasrec")
     filtering = filtered.Filtering(CASE, open_engine(export_network(network), **ONE_CPU))

@@ -11,7 +11,6 @@ import pytest
 from model.contract.bundle import NETWORK
 from service.errors import EngineUnavailable
 from service.inference.model import LiveModel
-from service.inference.reranking import FEW
 
 ANSWERS = int(os.environ.get("NEXTITEM_EXPLAINED_ANSWERS", "100"))
 """1,000 prove more, and take a minute."""
@@ -263,8 +262,3 @@ def test_stages_of_an_explained_answer_add_up(make_client, stall):
     assert stages["inference"] >= 0.1
     route = 'nextitem_http_request_duration_seconds_sum{code="200",method="POST",route="/recommend"}'
     assert sum(stages.values()) == pytest.approx(counts[route], abs=1e-3)
-
-
-def test_few_items_are_reranked_by_the_tiny_bundle_too():
-    """So that the tests of POST /recommend rank candidates without the scan."""
-    assert FEW > 20

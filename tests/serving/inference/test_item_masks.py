@@ -104,6 +104,7 @@ def test_all_ways_answer_as_filter_then_sort(model, engines, engine, plan, asked
         if patch is not None:
             patch.setattr("service.inference.item_masks.plan_of", lambda _: plan)
             patch.setattr("service.inference.reranking.SCANNED_PER_RUN", 0)  # as in a large catalogue
+            patch.setattr("service.inference.reranking.SCANNED_PER_LOOKUP", 1)
         answers = asking.rank(asked)
     for question, ranked, answer in zip(asked, everything, answers, strict=True):
         assert answer.item_ids == keep(model.vocabulary, ranked, question)

@@ -12,7 +12,7 @@ from model.contract.query import Question
 from service.errors import EngineUnavailable
 from service.inference.engine import CPU, Engine, open_engine
 from service.inference.model import LiveModel, load_model
-from service.inference.reranking import FEW, LOOKUPS_PER_RUN, SCANNED_PER_RUN, pick_rerankings, rerank
+from service.inference.reranking import LOOKUPS_PER_RUN, SCANNED_PER_RUN, count_few, pick_rerankings, rerank
 
 NONE = np.empty(0, dtype=np.int32)
 
@@ -52,6 +52,7 @@ def test_answers_are_those_of_the_scan(model, scanning, asked, apart):
     with pytest.MonkeyPatch.context() as patch:
         if apart:  # as in a large catalogue
             patch.setattr("service.inference.reranking.SCANNED_PER_RUN", 0)
+            patch.setattr("service.inference.reranking.SCANNED_PER_LOOKUP", 1)
         found, wanted = model.rank(asked), scanning.rank(asked)
     for answer, expected in zip(found, wanted, strict=True):
         assert answer.item_ids == expected.item_ids
@@ -69,6 +70,7 @@ def test_a_bundle_of_before_says_so(model, scanning):
 def test_named_items_alone_are_scored(model, monkeypatch):
     """A question that names items ranks no row of the graph; one beside it that names none ranks one."""
     monkeypatch.setattr("service.inference.reranking.SCANNED_PER_RUN", 0)
+    monkeypatch.setattr("service.inference.reranking.SCANNED_PER_LOOKUP", 1)
     session, ranked = model.engine._session, []
     run = session.run
 
@@ -93,15 +95,15 @@ def ask(candidates):
     [
         ([None], 10**6, []),
         ([0], 20, [0]),
-        ([FEW], 20, [0]),
-        ([FEW + 1], 20, []),
-        ([FEW + 1], 10**6, [0]),
-        ([10_000], 160_000, [0]),
-        ([10_000], 159_999, []),
-        ([5, None], 20, []),
-        ([5, None], SCANNED_PER_RUN, []),
-        ([5, None], SCANNED_PER_RUN + 1, [0]),
-        ([5, 5, None], SCANNED_PER_RUN // 2 + 1, [0, 1]),
+        ([1], SCANNED_PER_RUN, []),
+        ([100], SCANNED_PER_RUN + 6_400, [0]),
+        ([101], SCANNED_PER_RUN + 6_400, []),
+        ([count_few(10**6)], 10**6, [0]),
+        ([count_few(10**6) + 1], 10**6, []),
+        ([0, None], 20, []),
+        ([0, None], SCANNED_PER_RUN, []),
+        ([0, None], SCANNED_PER_RUN + 1, [0]),
+        ([0, 0, None], SCANNED_PER_RUN // 2 + 1, [0, 1]),
         ([None, 5, 10_000, 5], 100_000, [1, 3]),
     ],
     ids=str,
@@ -145,4 +147,4 @@ def test_nonsense_is_not_passed_on(model, scores, why):
 
     broken: LiveModel = replace(model, engine=Engine(Answering(), item_count=20, scores_candidates=True))
     with pytest.raises(EngineUnavailable, match=why):
-        broken.rank([Question(np.array([1], np.int32), NONE, np.array([2, 3], np.int32), 2)])
+        broken.score([Question(np.array([1], np.int32), NONE, np.array([2, 3], np.int32), 2)])
