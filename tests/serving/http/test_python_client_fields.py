@@ -54,7 +54,7 @@ NOT_FOR_APPLICATIONS = {
 OF_THESE = {
     *("Liveness", "Refreshed", "DeploymentRequest", "UseRequest", "ShareRequest", "CandidateRequest"),
     *("EventsRequest", "ItemsRequest", "RecommendBatchRequest"),  # what is around requests that the client has
-    *(name for name, kind in vars(operator_responses).items() if is_typeddict(kind)),
+    *(name for name, kind in vars(operator_responses).items() if is_typeddict(kind) and name not in vars(answers)),
 }
 """Their schemas."""
 
