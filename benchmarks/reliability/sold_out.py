@@ -1,8 +1,9 @@
 """Items are sold out and come back under load: an answer that was asked for after the acknowledgement must lack them.
 
 `python -m benchmarks.reliability.sold_out`, or `make sold-out`: ends with status 1 if one has such an item, when one is
-missing or fails, or when a change is refused. After each change the next answer is asked for at once, by a connection
-of its own, so that any worker may give it; beside that others ask at random times, by every way to an answer.
+missing or fails, or when a change is refused for good. After each change the next answer is asked for at once, by a
+connection of its own, so that any worker may give it; beside that others ask at random times, by every way to an
+answer.
 """
 
 import argparse
@@ -31,6 +32,8 @@ ITEMS: Final = [f"i{number:02d}" for number in range(1, 13)]
 """Those that are sold out and come back; the bundle has eight more, so that an answer with `k` 20 has all there are."""
 CLOCK_S: Final = 0.0005
 """By how much a request may have left before it was due, as this process knows it."""
+MOST_TRIES, PAUSE_S = 20, 0.2
+"""How often a change is sent that gets 503, as clients do, and how long after that."""
 QUESTIONS: Final[tuple[dict[str, Any], ...]] = (
     {"items": ["x/history"]},
     {"user_id": "u1"},
@@ -50,6 +53,8 @@ class Shelf:
     """Items whose sale is acknowledged, and which are not on their way back: since when."""
     answers: int = 0
     behind: int = 0
+    refused: int = 0
+    """Changes that a slow store refused with 503, and that were sent again."""
     wrong: list[str] = field(default_factory=list)
     """Of answers that did not say that they are behind; and of those that did."""
     admitted: list[str] = field(default_factory=list)
@@ -115,7 +120,8 @@ class Report:
         asked_ms = [outcome.latency_s * 1000 for outcome in self.outcomes]
         sources = Counter(f"{outcome.source} {outcome.degraded}".strip() for outcome in self.outcomes)
         return (
-            f"{self.changes} changes in {self.seconds:.0f} s (p50 {percentile(self.took_ms, 0.5):.1f} ms), "
+            f"{self.changes} changes in {self.seconds:.0f} s (p50 {percentile(self.took_ms, 0.5):.1f} ms, "
+            f"{self.shelf.refused} sent again after a 503), "
             f"{self.shelf.answers} answers ({dict(sources)}), {self.shelf.behind} of them behind, "
             f"{len(self.failed)} failed; p50 {percentile(asked_ms, 0.5):.1f} ms, p99 {percentile(asked_ms, 0.99):.1f}; "
             f"{len(self.shelf.wrong)} with an item that was not available {self.shelf.wrong[:3]}, and of those behind "
@@ -153,7 +159,12 @@ async def _change(http: httpx.AsyncClient, shelf: Shelf, item_id: str, took_ms: 
     available = item_id in shelf.gone_s
     shelf.gone_s.pop(item_id, None)
     began_s = time.perf_counter()
-    response = await http.patch(f"/items/{item_id}", json={"available": available})
+    for _ in range(MOST_TRIES):
+        response = await http.patch(f"/items/{item_id}", json={"available": available})
+        if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+            break
+        await asyncio.sleep(PAUSE_S)
+        shelf.refused += 1
     response.raise_for_status()
     took_ms.append(1000 * (time.perf_counter() - began_s))
     if not available:

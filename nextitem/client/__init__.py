@@ -18,6 +18,8 @@ if find_spec("httpx") is None:
 
 from nextitem.client.answers import (
     CandidateDescription,
+    CatalogueReceipt,
+    CatalogueState,
     DeploymentDescription,
     ExportedEvent,
     FieldErrorDescription,
@@ -53,11 +55,20 @@ from nextitem.client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from nextitem.client.requests import EventRequest, RecommendRequest
+from nextitem.client.requests import (
+    EventRequest,
+    FilterNode,
+    ItemChangeRequest,
+    ItemPatchRequest,
+    ItemRequest,
+    RecommendRequest,
+)
 
 __all__ = [
     "AsyncClient",
     "CandidateDescription",
+    "CatalogueReceipt",
+    "CatalogueState",
     "Client",
     "ClientError",
     "DeploymentDescription",
@@ -65,6 +76,7 @@ __all__ = [
     "EventsRejected",
     "ExportedEvent",
     "FieldErrorDescription",
+    "FilterNode",
     "Forbidden",
     "FoundItem",
     "FoundItems",
@@ -72,7 +84,10 @@ __all__ = [
     "HistoryExport",
     "HistoryState",
     "Invalid",
+    "ItemChangeRequest",
     "ItemDescription",
+    "ItemPatchRequest",
+    "ItemRequest",
     "ModelDescription",
     "ModelList",
     "ModelName",

@@ -52,6 +52,23 @@ class HistoryState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueState:
+    """The catalogue that an answer knows. `behind`: it may lack changes that were acknowledged before the request."""
+
+    version: int
+    behind: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueReceipt:
+    """How many items were changed, and the catalogue's version after that, for `min_catalogue_version`."""
+
+    changed: int
+    catalogue_version: int
+    took_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """The answer to one request. `degraded` says what was missing where popular items stand in.
 
@@ -70,6 +87,8 @@ class Recommendation:
     unknown_item_ids: tuple[str, ...]
     took_ms: float
     explained: int | None = None
+    allowed: int | None = None
+    catalogue: CatalogueState | None = None
 
     @property
     def item_ids(self) -> list[str]:
@@ -135,10 +154,13 @@ class HistoryExport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemDescription:
-    """What is known of an item; `metadata` is empty where nothing is."""
+    """What is known of an item; `metadata` is empty where nothing is. The last three come once an item was changed."""
 
     item_id: str
     metadata: dict[str, Any]
+    available: bool | None = None
+    recommendable: bool | None = None
+    catalogue: CatalogueState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +169,9 @@ class FoundItem:
 
     item_id: str
     metadata: dict[str, Any]
-    popularity_rank: int
+    popularity_rank: int | None
+    available: bool | None = None
+    recommendable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +182,7 @@ class FoundItems:
     count: int
     more: bool
     took_ms: float
+    catalogue: CatalogueState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ import httpx
 
 from nextitem.client import calls, recording
 from nextitem.client.answers import (
+    CatalogueReceipt,
     FoundItems,
     HistoryExport,
     ItemDescription,
@@ -18,7 +19,13 @@ from nextitem.client.answers import (
     Recommendation,
 )
 from nextitem.client.exchange import Done, Exchange, Lost, Pause, Reply, Send, advance, ask
-from nextitem.client.requests import EventRequest, RecommendRequest
+from nextitem.client.requests import (
+    EventRequest,
+    ItemChangeRequest,
+    ItemPatchRequest,
+    ItemRequest,
+    RecommendRequest,
+)
 from nextitem.client.settings import Options, read_limits, read_url
 from nextitem.client.wire import read_loss, read_reply, write_http_options, write_request
 
@@ -50,6 +57,18 @@ class AsyncClient:
 
     async def record_many(self, events: Iterable[EventRequest], *, strict: bool = False) -> Receipt:
         return await self._run(recording.record_many(events, strict=strict, limits=self._limits))
+
+    async def put_item(self, item_id: str, **item: Unpack[ItemRequest]) -> CatalogueReceipt:
+        return await self._run(ask(calls.put_item(item_id, item, limits=self._limits)))
+
+    async def patch_item(self, item_id: str, **item: Unpack[ItemPatchRequest]) -> CatalogueReceipt:
+        return await self._run(ask(calls.patch_item(item_id, item, limits=self._limits)))
+
+    async def delete_item(self, item_id: str) -> CatalogueReceipt:
+        return await self._run(ask(calls.delete_item(item_id, limits=self._limits)))
+
+    async def change_items(self, items: Iterable[ItemChangeRequest]) -> CatalogueReceipt:
+        return await self._run(ask(calls.change_items(items, limits=self._limits)))
 
     async def get_history(self, user_id: str) -> HistoryExport:
         return await self._run(ask(calls.get_history(user_id, limits=self._limits)))

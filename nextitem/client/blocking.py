@@ -8,6 +8,7 @@ import httpx
 
 from nextitem.client import calls, recording
 from nextitem.client.answers import (
+    CatalogueReceipt,
     FoundItems,
     HistoryExport,
     ItemDescription,
@@ -18,7 +19,13 @@ from nextitem.client.answers import (
     Recommendation,
 )
 from nextitem.client.exchange import Done, Exchange, Lost, Pause, Reply, Send, advance, ask
-from nextitem.client.requests import EventRequest, RecommendRequest
+from nextitem.client.requests import (
+    EventRequest,
+    ItemChangeRequest,
+    ItemPatchRequest,
+    ItemRequest,
+    RecommendRequest,
+)
 from nextitem.client.settings import Options, read_limits, read_url
 from nextitem.client.wire import read_loss, read_reply, write_http_options, write_request
 
@@ -63,6 +70,22 @@ class Client:
         was acknowledged before it (`receipt`), and what was not (`unacknowledged`): record that again.
         """
         return self._run(recording.record_many(events, strict=strict, limits=self._limits))
+
+    def put_item(self, item_id: str, **item: Unpack[ItemRequest]) -> CatalogueReceipt:
+        """Say all that there is to say of an item, or of a new one. Needs the scope `catalogue`, as the next ones."""
+        return self._run(ask(calls.put_item(item_id, item, limits=self._limits)))
+
+    def patch_item(self, item_id: str, **item: Unpack[ItemPatchRequest]) -> CatalogueReceipt:
+        """Change an item; what is not given stays as it is. Raises NotFound."""
+        return self._run(ask(calls.patch_item(item_id, item, limits=self._limits)))
+
+    def delete_item(self, item_id: str) -> CatalogueReceipt:
+        """Hide an item for good. Raises NotFound, also where an earlier attempt's answer was lost."""
+        return self._run(ask(calls.delete_item(item_id, limits=self._limits)))
+
+    def change_items(self, items: Iterable[ItemChangeRequest]) -> CatalogueReceipt:
+        """Change up to 1,000 items in one step, or none."""
+        return self._run(ask(calls.change_items(items, limits=self._limits)))
 
     def get_history(self, user_id: str) -> HistoryExport:
         """Everything that is remembered of a user, oldest first. Needs the scope `admin`."""

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from nextitem.client.answers import (
+    CatalogueReceipt,
     FoundItems,
     HistoryExport,
     ItemDescription,
@@ -17,7 +18,16 @@ from nextitem.client.answers import (
 )
 from nextitem.client.exchange import Call
 from nextitem.client.reader import read
-from nextitem.client.requests import DEFAULT_TIMEOUT_MS, MIN_TIMEOUT_MS, RecommendRequest, check_names, write_json
+from nextitem.client.requests import (
+    DEFAULT_TIMEOUT_MS,
+    MIN_TIMEOUT_MS,
+    ItemChangeRequest,
+    ItemPatchRequest,
+    ItemRequest,
+    RecommendRequest,
+    check_names,
+    write_json,
+)
 from nextitem.client.settings import Limits
 
 T = TypeVar("T")
@@ -67,6 +77,31 @@ def find_items(query: str, *, limit: int, limits: Limits) -> Call[FoundItems]:
     return _get("/items", FoundItems, limits, path=f"/items?{urlencode({'query': query, 'limit': limit})}")
 
 
+def put_item(item_id: str, item: ItemRequest, *, limits: Limits) -> Call[CatalogueReceipt]:
+    """PUT /items/{item_id}."""
+    check_names(item.keys(), ItemRequest)
+    return _change("PUT", limits, item, item_id=item_id)
+
+
+def patch_item(item_id: str, item: ItemPatchRequest, *, limits: Limits) -> Call[CatalogueReceipt]:
+    """PATCH /items/{item_id}."""
+    check_names(item.keys(), ItemPatchRequest)
+    return _change("PATCH", limits, item, item_id=item_id)
+
+
+def delete_item(item_id: str, *, limits: Limits) -> Call[CatalogueReceipt]:
+    """DELETE /items/{item_id}. After an answer that was lost, the item may be gone already: NotFound."""
+    return _change("DELETE", limits, item_id=item_id)
+
+
+def change_items(items: Iterable[ItemChangeRequest], *, limits: Limits) -> Call[CatalogueReceipt]:
+    """POST /items, in one request; the service takes 1,000."""
+    entries = [*items]
+    for entry in entries:
+        check_names(entry.keys(), ItemChangeRequest)
+    return _change("POST", limits, {"items": entries})
+
+
 def get_model(*, limits: Limits) -> Call[ModelDescription]:
     """GET /model."""
     return _get("/model", ModelDescription, limits)
@@ -87,6 +122,22 @@ def get_readiness(*, limits: Limits) -> Call[Readiness]:
         attempt_s=limits.attempt_timeout_s,
         accepted=frozenset({200, 503}),
         repeated=False,
+    )
+
+
+def _change(
+    method: str, limits: Limits, document: object = None, *, item_id: str | None = None
+) -> Call[CatalogueReceipt]:
+    """A change of the catalogue: made again, it changes nothing more."""
+    body = None if document is None else write_json(document)
+    return Call(
+        method,
+        "/items" if item_id is None else "/items/{item_id}",
+        read=lambda content: read(CatalogueReceipt, content),
+        limit_s=limits.timeout_s,
+        attempt_s=limits.attempt_timeout_s,
+        path="" if item_id is None else f"/items/{_quote(item_id)}",
+        write=lambda _elapsed_s: body,
     )
 
 

@@ -8,7 +8,7 @@ with a pointer and a sentence, which the client raises as Invalid.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, Required, TypedDict
 
 Property = str | int | float | bool | None
 
@@ -20,6 +20,44 @@ MAX_EVENTS_BYTES = 256 * 1024
 """What the service takes in one POST /events."""
 
 
+class FilterAll(TypedDict):
+    """Allows what every part allows."""
+
+    all: "Sequence[FilterNode]"
+
+
+class FilterAny(TypedDict):
+    """Allows what one of the parts allows."""
+
+    any: "Sequence[FilterNode]"
+
+
+FilterNot = TypedDict("FilterNot", {"not": "FilterNode"})
+"""Allows what its part does not allow."""
+FilterIn = TypedDict("FilterIn", {"field": str, "in": Sequence[str | float | bool]})
+"""Allows items with one of these values."""
+
+
+class FilterExists(TypedDict):
+    """Allows items that have a value, or those that have none."""
+
+    field: str
+    exists: bool
+
+
+class FilterRange(TypedDict):
+    """Allows items with a number within these bounds, one or several."""
+
+    field: str
+    gt: NotRequired[float]
+    gte: NotRequired[float]
+    lt: NotRequired[float]
+    lte: NotRequired[float]
+
+
+FilterNode = FilterAll | FilterAny | FilterNot | FilterIn | FilterExists | FilterRange
+
+
 class RecommendRequest(TypedDict, total=False):
     """The fields of POST /recommend, and of each request of a batch. `user_id`, `items` or both are needed."""
 
@@ -29,7 +67,9 @@ class RecommendRequest(TypedDict, total=False):
     exclude_seen: bool
     exclude_item_ids: Sequence[str]
     candidate_item_ids: Sequence[str] | None
+    filter: FilterNode | None
     min_history_version: int | None
+    min_catalogue_version: int | None
     timeout_ms: int
     variant: Literal["champion", "candidate"] | None
     ranker: Literal["auto", "model", "neighbours", "popular"]
@@ -48,6 +88,23 @@ class EventRequest(TypedDict):
     timestamp: NotRequired[str | int | datetime | None]
     recommendation_id: NotRequired[str | None]
     properties: NotRequired[Mapping[str, Property]]
+
+
+class ItemRequest(TypedDict, total=False):
+    """What is said of an item. A `put_item` has all of it, the others change what is given."""
+
+    metadata: Mapping[str, Any]
+    available: bool
+
+
+class ItemPatchRequest(ItemRequest):
+    """The fields of PATCH /items/{item_id}: one of them, or both."""
+
+
+class ItemChangeRequest(ItemRequest):
+    """One entry of POST /items."""
+
+    item_id: Required[str]
 
 
 def check_names(given: Collection[str], schema: type) -> None:

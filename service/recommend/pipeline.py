@@ -185,8 +185,9 @@ class Pipeline:
 
     async def confirm_catalogue(self, pending: PendingRequest) -> None:
         """Look at the catalogue for an answer that is given without reading anything, though its time may be over."""
-        if pending.question is None:
+        if pending.question is None or (pending.catalogue is not None and pending.catalogue.behind):
             await self._follow_catalogue([pending])
+            pending.question = None  # a batch may have encoded it meanwhile, by an older state than it now names
 
     async def _follow_catalogue(self, batch: Sequence[PendingRequest]) -> None:
         since_s = max(pending.timer.started for pending in batch)

@@ -13,10 +13,12 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+from typing_extensions import is_typeddict  # of its own kind of TypedDict, too
 
 from nextitem.client import answers, calls, errors, recording, requests
 from nextitem.client.answers import Receipt
 from nextitem.client.settings import Limits
+from service.api import operator_responses
 from service.errors import Problem
 from service.http.body import EVENTS_MAX_BYTES
 
@@ -25,6 +27,10 @@ CALLS: list[Any] = [
     calls.recommend({"user_id": "u"}, after=None, limits=LIMITS),
     calls.recommend_batch([], after=None, limits=LIMITS),
     next(recording.record_many([{"user_id": "u", "item_id": "i"}], strict=True, limits=LIMITS)),
+    calls.put_item("i", {}, limits=LIMITS),
+    calls.patch_item("i", {}, limits=LIMITS),
+    calls.delete_item("i", limits=LIMITS),
+    calls.change_items([], limits=LIMITS),
     calls.get_history("u", limits=LIMITS),
     calls.erase("u", limits=LIMITS),
     calls.get_item("i", limits=LIMITS),
@@ -36,6 +42,9 @@ CALLS: list[Any] = [
 NOT_FOR_APPLICATIONS = {
     ("GET", "/health/live"): "whoever restarts the service asks",
     ("GET", "/metrics"): "Prometheus asks",
+    ("GET", "/status"): "the console asks, for operators",
+    ("GET", "/models/trial"): "the console asks, for operators",
+    ("GET", "/users"): "the console asks, for operators",
     **{
         ("POST", f"/models/{action}"): "operators have `nextitem-serve models`"
         for action in ("refresh", "use", "candidate", "share", "promote", "return", "rollback", "hold", "resume")
@@ -44,7 +53,8 @@ NOT_FOR_APPLICATIONS = {
 """Routes that the client leaves out, and who asks for them."""
 OF_THESE = {
     *("Liveness", "Refreshed", "DeploymentRequest", "UseRequest", "ShareRequest", "CandidateRequest"),
-    *("EventsRequest", "RecommendBatchRequest"),  # what is around requests that the client has
+    *("EventsRequest", "ItemsRequest", "RecommendBatchRequest"),  # what is around requests that the client has
+    *(name for name, kind in vars(operator_responses).items() if is_typeddict(kind) and name not in vars(answers)),
 }
 """Their schemas."""
 
