@@ -38,6 +38,7 @@ from nextitem.client.answers import (
     Recommendation,
     RefusedModel,
     Rejection,
+    SimilarItems,
     VersionDescription,
 )
 from nextitem.client.asynchronous import AsyncClient
@@ -61,7 +62,10 @@ from nextitem.client.requests import (
     ItemChangeRequest,
     ItemPatchRequest,
     ItemRequest,
+    MaxPer,
+    Pin,
     RecommendRequest,
+    SimilarRequest,
 )
 
 __all__ = [
@@ -88,10 +92,12 @@ __all__ = [
     "ItemDescription",
     "ItemPatchRequest",
     "ItemRequest",
+    "MaxPer",
     "ModelDescription",
     "ModelList",
     "ModelName",
     "NotFound",
+    "Pin",
     "Problem",
     "RankedItem",
     "Readiness",
@@ -101,6 +107,8 @@ __all__ = [
     "Recommendation",
     "RefusedModel",
     "Rejection",
+    "SimilarItems",
+    "SimilarRequest",
     "Unauthorized",
     "Unavailable",
     "UnexpectedAnswer",

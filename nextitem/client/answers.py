@@ -23,7 +23,8 @@ class Reason:
 class RankedItem:
     """One recommended item; `rank` counts from 1. Scores are comparable within one answer only.
 
-    `metadata` comes with `return_metadata`, `reasons` with `explain`; both are None otherwise.
+    `metadata` comes with `return_metadata`, `reasons` with `explain`, `pinned` with what a pin put there; all are None
+    otherwise.
     """
 
     item_id: str
@@ -31,6 +32,7 @@ class RankedItem:
     rank: int
     metadata: dict[str, Any] | None = None
     reasons: tuple[Reason, ...] | None = None
+    pinned: Literal[True] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,26 @@ class Recommendation:
     unknown_item_ids: tuple[str, ...]
     took_ms: float
     explained: int | None = None
+    allowed: int | None = None
+    catalogue: CatalogueState | None = None
+
+    @property
+    def item_ids(self) -> list[str]:
+        """The ids of `items`, best first."""
+        return [item.item_id for item in self.items]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimilarItems:
+    """Items like others. `source` is `similar` by taste and `model` by next, or what stands in; `degraded` says why."""
+
+    items: tuple[RankedItem, ...]
+    count: int
+    requested: int
+    source: Literal["similar", "model", "neighbours", "popular"]
+    degraded: Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"] | None
+    model: ModelName
+    took_ms: float
     allowed: int | None = None
     catalogue: CatalogueState | None = None
 

@@ -17,6 +17,7 @@ from nextitem.client.answers import (
     Readiness,
     Receipt,
     Recommendation,
+    SimilarItems,
 )
 from nextitem.client.exchange import Done, Exchange, Lost, Pause, Reply, Send, advance, ask
 from nextitem.client.requests import (
@@ -25,6 +26,7 @@ from nextitem.client.requests import (
     ItemPatchRequest,
     ItemRequest,
     RecommendRequest,
+    SimilarRequest,
 )
 from nextitem.client.settings import Options, read_limits, read_url
 from nextitem.client.wire import read_loss, read_reply, write_http_options, write_request
@@ -51,6 +53,9 @@ class AsyncClient:
     ) -> list[Recommendation]:
         batch = await self._run(ask(calls.recommend_batch(requests, after=after, limits=self._limits)))
         return [*batch.responses]
+
+    async def find_similar(self, **request: Unpack[SimilarRequest]) -> SimilarItems:
+        return await self._run(ask(calls.find_similar(request, limits=self._limits)))
 
     async def record(self, **event: Unpack[EventRequest]) -> Receipt:
         return await self._run(recording.record_one(event, limits=self._limits))

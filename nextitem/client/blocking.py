@@ -17,6 +17,7 @@ from nextitem.client.answers import (
     Readiness,
     Receipt,
     Recommendation,
+    SimilarItems,
 )
 from nextitem.client.exchange import Done, Exchange, Lost, Pause, Reply, Send, advance, ask
 from nextitem.client.requests import (
@@ -25,6 +26,7 @@ from nextitem.client.requests import (
     ItemPatchRequest,
     ItemRequest,
     RecommendRequest,
+    SimilarRequest,
 )
 from nextitem.client.settings import Options, read_limits, read_url
 from nextitem.client.wire import read_loss, read_reply, write_http_options, write_request
@@ -58,6 +60,10 @@ class Client:
         """Answers in the order of up to 256 requests. One that is invalid fails all."""
         batch = self._run(ask(calls.recommend_batch(requests, after=after, limits=self._limits)))
         return [*batch.responses]
+
+    def find_similar(self, **request: Unpack[SimilarRequest]) -> SimilarItems:
+        """Items like others. Raises NotFound for one that the model does not know."""
+        return self._run(ask(calls.find_similar(request, limits=self._limits)))
 
     def record(self, **event: Unpack[EventRequest]) -> Receipt:
         """Store an event, exactly once however often it had to be sent. Raises EventsRejected."""

@@ -15,6 +15,7 @@ from nextitem.client.answers import (
     Receipt,
     Recommendation,
     RecommendationBatch,
+    SimilarItems,
 )
 from nextitem.client.exchange import Call
 from nextitem.client.reader import read
@@ -25,6 +26,7 @@ from nextitem.client.requests import (
     ItemPatchRequest,
     ItemRequest,
     RecommendRequest,
+    SimilarRequest,
     check_names,
     write_json,
 )
@@ -47,6 +49,13 @@ def recommend_batch(
     return _ask_in_time(
         "/recommend/batch", prepared, lambda requests: {"requests": requests}, RecommendationBatch, limits
     )
+
+
+def find_similar(request: SimilarRequest, *, limits: Limits) -> Call[SimilarItems]:
+    """POST /similar."""
+    check_names(request.keys(), SimilarRequest)
+    prepared: dict[str, Any] = {"timeout_ms": DEFAULT_TIMEOUT_MS, **request}
+    return _ask_in_time("/similar", [prepared], lambda requests: requests[0], SimilarItems, limits)
 
 
 def get_history(user_id: str, *, limits: Limits) -> Call[HistoryExport]:

@@ -58,6 +58,20 @@ class FilterRange(TypedDict):
 FilterNode = FilterAll | FilterAny | FilterNot | FilterIn | FilterExists | FilterRange
 
 
+class Pin(TypedDict):
+    """An item and the rank at which it is to stand."""
+
+    item_id: str
+    rank: int
+
+
+class MaxPer(TypedDict):
+    """At most `count` items of each value of a metadata field."""
+
+    field: str
+    count: int
+
+
 class RecommendRequest(TypedDict, total=False):
     """The fields of POST /recommend, and of each request of a batch. `user_id`, `items` or both are needed."""
 
@@ -75,6 +89,21 @@ class RecommendRequest(TypedDict, total=False):
     ranker: Literal["auto", "model", "neighbours", "popular"]
     return_metadata: bool | Sequence[str]
     explain: bool
+    pins: Sequence[Pin]
+    diversity: float
+    max_per: MaxPer | None
+
+
+class SimilarRequest(TypedDict):
+    """The fields of POST /similar."""
+
+    item_ids: Sequence[str]
+    k: NotRequired[int]
+    by: NotRequired[Literal["taste", "next"]]
+    exclude_item_ids: NotRequired[Sequence[str]]
+    filter: NotRequired[FilterNode | None]
+    timeout_ms: NotRequired[int]
+    return_metadata: NotRequired[bool | Sequence[str]]
 
 
 class EventRequest(TypedDict):

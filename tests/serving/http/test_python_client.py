@@ -197,6 +197,11 @@ def test_every_method(connect, url, user):
     assert answer.items[0].metadata == {"title": f"Title of {answer.item_ids[0]}"}
     first, second = client.recommend_batch([{"user_id": user}, {"items": ["i02"], "k": 1}], after=receipt)
     assert (first.user_id, second.user_id, second.count) == (user, None, 1)
+    pinned = client.recommend(items=["i02"], timeout_ms=2000, pins=[{"item_id": "i05", "rank": 2}]).items
+    assert [item.item_id for item in pinned if item.pinned] == [pinned[1].item_id] == ["i05"]
+    similar = client.find_similar(item_ids=["i02"], by="next", k=2, exclude_item_ids=["i03"], timeout_ms=2000)
+    assert (similar.source, len(similar.item_ids), similar.model) == ("model", similar.count, answer.model)
+    assert not {"i02", "i03"} & {*similar.item_ids}
     [event] = client.get_history(user).events
     assert (event.item_id, event.value) == ("i01", 0.5)
     found = client.find_items("title of i0", limit=2)

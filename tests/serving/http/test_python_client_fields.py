@@ -26,6 +26,7 @@ LIMITS = Limits()
 CALLS: list[Any] = [
     calls.recommend({"user_id": "u"}, after=None, limits=LIMITS),
     calls.recommend_batch([], after=None, limits=LIMITS),
+    calls.find_similar({"item_ids": ["i"]}, limits=LIMITS),
     next(recording.record_many([{"user_id": "u", "item_id": "i"}], strict=True, limits=LIMITS)),
     calls.put_item("i", {}, limits=LIMITS),
     calls.patch_item("i", {}, limits=LIMITS),
