@@ -268,6 +268,8 @@ def test_wrong_fields_of_recommend(client, document, pointer, code):
         ({"item_ids": ["i01"], "exclude_item_ids": [f"{CANARY} "]}, "/exclude_item_ids/0", "pattern"),
         ({"item_ids": ["i01"], "return_metadata": [CANARY] * 17}, "/return_metadata", "too_long"),
         ({"item_ids": ["i01"], "return_metadata": True, "k": 101}, "/return_metadata", "too_many"),
+        ({"item_ids": ["i01"], "filter": {"all": [{"field": CANARY, "in": []}]}}, "/filter/all/0/in", "too_short"),
+        ({"item_ids": ["i01"], "by": "next", "filter": {"field": CANARY, "gt": 1}}, "/filter/field", "unknown_field"),
         *(({"item_ids": ["i01"], "timeout_ms": value}, "/timeout_ms", "range") for value in (9, 2001)),
         *(({"item_ids": ["i01"], field: 1}, "", "extra_forbidden") for field in (CANARY, "user_id", "pins")),
     ],

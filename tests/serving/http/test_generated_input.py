@@ -47,7 +47,7 @@ SEEDS = [
     b'{"items":["i01"],"filter":{"all":[{"field":"genres","in":["c4n4ry"]},{"not":{"field":"year","gte":1,"lt":2e3}}]}}',
     b'{"items":["i01"],"filter":{"any":[{"field":"c4n4ry","exists":true},{"field":"title","in":["c4n4ry",1]}]}}',
     b'{"items":["i01"],"pins":[{"item_id":"i02","rank":1}],"max_per":{"field":"c4n4ry","count":1},"diversity":0.0}',
-    b'{"item_ids":["i01"],"by":"next","k":3,"exclude_item_ids":["c4n4ry"]}',
+    b'{"item_ids":["i01"],"by":"next","k":3,"exclude_item_ids":["c4n4ry"],"filter":{"not":{"field":"c4n4ry","gt":1}}}',
 ]
 PIECES = [
     b'"',

@@ -144,26 +144,16 @@ def test_a_model_that_retires_meanwhile_leaves_it_to_the_next(shop):
         raise BatcherStopped
 
     retired = copy.copy(champion)
-    retired.similar = SimpleNamespace(submit=stop)  # type: ignore[assignment]
+    retired.similar = SimpleNamespace(submit=stop)
+
+    champions = iter([retired, champion, champion])
 
     class Recommender:
-        """Another champion whenever one looks again."""
-
-        def __init__(self):
-            self._champions = iter([retired, champion, champion])
-
-        @property
-        def variants(self):
-            return SimpleNamespace(champion=next(self._champions))
+        variants = property(lambda _self: SimpleNamespace(champion=next(champions)))
 
     request = SimilarRequest(item_ids=["i02"], timeout_ms=2000)
-    answering = find_similar(
-        Recommender(),  # type: ignore[arg-type]
-        request,
-        metrics=shop.service.metrics,
-        started_s=time.perf_counter(),
-    )
-    answer = shop.run(answering)
+    given: dict[str, Any] = {"metrics": shop.service.metrics, "started_s": time.perf_counter()}
+    answer = shop.run(find_similar(Recommender(), request, **given))  # type: ignore[arg-type]
     assert (answer["source"], answer["degraded"]) == ("similar", None)
     assert shop.counts()['nextitem_similar_total{result="similar"}'] == 1
 
@@ -220,7 +210,7 @@ def arrange_slowly(plain, rules, known):
     may = dict(plain)
     pins = {pin["rank"]: pin["item_id"] for pin in rules["pins"] if pin["item_id"] in may}
     taken: list[str] = []
-    listed = []
+    listed: list[tuple[str, float, bool]] = []
     for item_id, score in plain:
         values = list_values(known[item_id], rules["max_per"]["field"])
         if item_id in pins.values() or len(listed) == rules["k"] - len(pins):
