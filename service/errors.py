@@ -17,9 +17,9 @@ ServiceError
 │   │   ├── Forbidden            403     forbidden
 │   │   ├── NotFound             404     not-found
 │   │   └── MethodNotAllowed     405     method-not-allowed       with the methods allowed
-│   ├── VersionBehind            409
-│   │   ├── HistoryBehind                history-version
-│   │   └── CatalogueBehind              catalogue-version
+│   ├── VersionBehind
+│   │   ├── HistoryBehind        409     history-version
+│   │   └── CatalogueBehind      409     catalogue-version
 │   ├── VariantUnavailable       409     variant-unavailable
 │   ├── DeploymentChanged        409     generation-conflict
 │   ├── FolderReadOnly           409     read-only

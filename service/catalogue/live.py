@@ -24,7 +24,8 @@ from model.contract.vocabulary import Vocabulary
 from service.catalogue.availability import Availability
 from service.catalogue.overlay import Overlay
 from service.errors import StoreUnavailable
-from service.store.catalogue import PAGE, CatalogueStore, LoggedChange, read_version_reply
+from service.store.catalogue import PAGE, CatalogueStore, LoggedChange
+from service.store.catalogue_version import read_version_reply
 from service.store.circuit_breaker import CircuitBreaker
 
 LEASE_S: Final = 0.5

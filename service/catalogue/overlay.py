@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from service.store.catalogue import DELETED, UNAVAILABLE, LoggedChange, read_entry_version
+from service.store.catalogue import DELETED, UNAVAILABLE, LoggedChange
+from service.store.catalogue_version import read_entry_version
 
 
 class Overlay:

@@ -22,7 +22,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from model.contract.atomic_files import write_whole
-from service.store.catalogue import read_version_reply
+from service.store.catalogue_version import read_version_reply
 from service.store.redis_keys import LOST_EVENTS, PARTITIONS, PREFIX, CatalogueKeys, tag_partition
 
 HIGH_WATER: Final = "high-water.json"

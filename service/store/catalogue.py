@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
 from service.store.calls import StoreCalls
+from service.store.catalogue_version import read_entry_version, read_version_reply
 from service.store.redis_keys import CatalogueKeys
 from service.store.replies import raise_first
 from service.store.scripts import CATALOGUE, Call
@@ -20,8 +21,6 @@ MAX_LOGGED: Final = 10_000
 """How many changes the log keeps. A worker that lacks more loads all."""
 PAGE: Final = 1000
 """How many records or changes one reply holds, about."""
-VERSION_DIGITS: Final = 15
-"""Maximum digits of a version, as in catalogue.lua."""
 
 AVAILABLE, UNAVAILABLE, DELETED = b"1", b"0", b"d"
 """First bytes of a record."""
@@ -129,22 +128,6 @@ class CatalogueStore:
             following, words = reply
             records = zip(words[::2], words[1::2], strict=True)
             return int(following), {item.decode("ascii"): _check_record(record) for item, record in records if item}
-
-
-def read_version_reply(reply: object) -> int:
-    """The version in a reply. Raises ValueError, TypeError or RedisError for what is none."""
-    if reply is None:
-        return 0
-    if isinstance(reply, RedisError):
-        raise reply
-    if not (isinstance(reply, bytes) and reply.isdigit() and len(reply) <= VERSION_DIGITS):
-        raise ValueError("the version of the catalogue is no count")
-    return int(reply)
-
-
-def read_entry_version(entry_id: bytes) -> int:
-    """The version in the id of a change. Raises ValueError."""
-    return int(entry_id.partition(b"-")[0])
 
 
 def _decode_change(entry_id: bytes, fields: Iterable[bytes]) -> LoggedChange:

@@ -19,7 +19,8 @@ from service.archive.segments import Archive
 from service.judge.events import LoggedEvent
 from service.judge.log_reader import LogReader
 from service.judge.worker_counts import observe_workers
-from service.store.catalogue import CatalogueStore, Changed, ItemChange, read_version_reply
+from service.store.catalogue import CatalogueStore, Changed, ItemChange
+from service.store.catalogue_version import read_version_reply
 from service.store.connection import connect
 from service.store.event import make_event
 from service.store.history import HistoryStore

@@ -25,7 +25,7 @@ def test_the_docstring_draws_the_tree(kind):
 
 def test_slugs_and_titles_are_one_to_one():
     """A slug has one title, and no two problems share either."""
-    assert len({kind.slug for kind in PROBLEMS}) == len({kind.title for kind in PROBLEMS}) == len(PROBLEMS) == 22
+    assert len({kind.slug for kind in PROBLEMS}) == len({kind.title for kind in PROBLEMS}) == len(PROBLEMS) == 23
 
 
 def test_a_problem_has_a_detail_that_can_be_replaced():

@@ -26,7 +26,8 @@ from service.embedded.loss_detection import HIGH_WATER, read_high_water
 from service.embedded.server import EmbeddedStore
 from service.embedded.valkey import find_binary
 from service.errors import StartFailed, StoreNotDurable
-from service.store.catalogue import CatalogueStore, ItemChange, read_version_reply
+from service.store.catalogue import CatalogueStore, ItemChange
+from service.store.catalogue_version import read_version_reply
 from service.store.connection import connect
 from service.store.event import make_event
 from service.store.history import HistoryStore

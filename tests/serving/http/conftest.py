@@ -385,12 +385,19 @@ def hooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def start_once(service_store: EmbeddedStore) -> Iterator[Callable[..., Process]]:
-    """A service as a process, over the store that all share, for all tests of a file that leave it as it is."""
+def start_once(
+    service_store: EmbeddedStore, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Process]]:
+    """A service as a process, over the store that all share, for all tests of a file that leave it as it is.
+
+    With `embedded` it is over a store of its own: a catalogue is that of a whole store.
+    """
     with tempfile.TemporaryDirectory(prefix="serve-") as folder, ExitStack() as stack:
 
-        def start(*options: str) -> Process:
-            process = Process(("--redis-url", service_store.url), *options, environment={"TMPDIR": folder})
+        def start(*options: str, embedded: bool = False) -> Process:
+            own = ("--data-dir", str(tmp_path_factory.mktemp("once")))
+            store = own if embedded else ("--redis-url", service_store.url)
+            process = Process(store, *options, environment={"TMPDIR": folder})
             stack.callback(process.close)
             return process
 

@@ -318,8 +318,8 @@ def test_answers_are_attributed_as_a_client_counts_them(start, bundles):
         generation = deploy(bundles, set_share(share)).generation
         await_model(client, lambda model, wanted=generation: model["generation"] == wanted)
         answers = ask_batch(client, USERS) + ask_at_once(client, USERS[:50])
-        answers += ask_batch(client, USERS[:20], items=None)  # from popular items
-        assigned = [*list_assigned(bundles), *list_assigned(bundles, USERS[:50]), *list_assigned(bundles, USERS[:20])]
+        answers += ask_batch(client, USERS[:200], items=None)  # from popular items
+        assigned = [*list_assigned(bundles), *list_assigned(bundles, USERS[:50]), *list_assigned(bundles, USERS[:200])]
         for answer in answers:
             version = answer["model"]["version"]
             assert version == {"champion": CHAMPION, "candidate": CANDIDATE}[answer["model"]["variant"]]

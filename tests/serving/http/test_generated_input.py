@@ -71,7 +71,7 @@ PIECES += [b"NaN", b"null", b"true", b"\x00", b"\r\n", b"\x1b[31m", b"9" * 400, 
 def target(start_once, filterable_bundle, tmp_path_factory):
     """A service whose log is at its most talkative; at the end it is alive, no larger, and has told nothing."""
     folder = shutil.copytree(filterable_bundle, tmp_path_factory.mktemp("changed") / "bundles")  # requests change it
-    process = start_once("--log-level", "debug", "--bundle", str(folder))
+    process = start_once("--log-level", "debug", "--bundle", str(folder), embedded=True)
     with httpx.Client(base_url=process.url) as client:
         for _ in range(50):  # what is allocated once, is now
             for path in ("/recommend", "/events"):

@@ -49,7 +49,7 @@ def test_full_queue_is_answered_by_popular_items(make_client, monkeypatch, user)
 
     ends = client.run(scenario())
     assert Counter(ends) == {("popular", "overloaded"): 3, ("model", None): 4, 200: 1}
-    assert ends[:3] == [("popular", "overloaded")] * 3
+    assert [end for end in ends if end != 200][:3] == [("popular", "overloaded")] * 3
     assert count_shed(client) == [3, 0, 0]
     assert client.counts()['nextitem_fallbacks_total{reason="overloaded"}'] == 3
 

@@ -131,7 +131,7 @@ def test_requests_without_a_problem_carry_none(client, user):
 
 def test_workers_tell_each_others_problems(start_process):
     """Whichever of two workers is asked knows what happened in the other, and that both serve."""
-    process = start_process("--workers", "2")
+    process = start_process("--workers", "2", embedded=True)
     deadline = time.monotonic() + 60
     [valkey] = [pid for pid in process.family() - process.workers() if "valkey" in read_command(pid)]
     os.kill(valkey, signal.SIGSTOP)

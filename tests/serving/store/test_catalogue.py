@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.errors import StoreNotDurable, StoreUnavailable
-from service.store.catalogue import CatalogueStore, Changed, ItemChange, read_version_reply
+from service.store.catalogue import CatalogueStore, Changed, ItemChange
+from service.store.catalogue_version import read_version_reply
 from service.store.connection import connect
 from service.store.history import HistoryStore
 
