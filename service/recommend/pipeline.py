@@ -35,7 +35,7 @@ from service.recommend.recommendation_id import RecommendationIds
 from service.recommend.response import make_response
 from service.recommend.restrictions import Restrictions
 from service.recommend.role import Role
-from service.recommend.rules import find_obstacle, rank_by_rules
+from service.recommend.rules import check_published, rank_by_rules
 from service.store.circuit_breaker import CircuitBreaker, ran_out
 from service.store.history import HistoryStore
 from service.store.records import History
@@ -138,6 +138,7 @@ class Pipeline:
         Await `read_histories` or `confirm_catalogue` before.
         """
         await self._restrict(pending, self._catalogue.find_allowed(self._model.vocabulary))
+        check_published(self._model, pending)
         _encode(self._model, pending)
 
     async def _restrict(self, pending: PendingRequest, available: Allowed | None) -> None:
@@ -257,9 +258,6 @@ def _encode(model: LiveModel, pending: PendingRequest) -> None:
     if pending.failure is not None:
         return
     request = pending.request
-    if request.ruled and (obstacle := find_obstacle(model, request)):
-        pending.failure = Invalid([obstacle])
-        return
     history = [*(pending.history.item_ids if pending.history else ()), *(request.items or ())]
     try:
         pending.question = encode_question(

@@ -8,7 +8,7 @@ from service.errors import EngineUnavailable
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest, start_stage
 from service.recommend.pipeline import Pipeline
-from service.recommend.rules import arrange
+from service.recommend.rules import arrange, check_published
 
 _Asked = tuple[PendingRequest, Arrangement, list[Question]]
 
@@ -17,10 +17,12 @@ class RuledPipeline(Pipeline):
     """A pipeline for requests with rules: each round is one run for all that still need one."""
 
     async def _rank(self, model: LiveModel, batch: Sequence[PendingRequest]) -> None:
+        for pending in batch:
+            check_published(model, pending)
         waiting = [
             (pending, arrange(model, pending, pending.question))
             for pending in batch
-            if pending.question and len(pending.question.history)
+            if pending.failure is None and pending.question and len(pending.question.history)
         ]
         while waiting:
             asked = [(pending, arrangement, arrangement.ask()) for pending, arrangement in waiting]

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from model.contract.columns import Value
 from model.contract.query import Answer, Question
-from service.api.requests import RecommendRequest
 from service.business_rules.arrangement import Arrangement
 from service.business_rules.caps import Cap, read_field
-from service.errors import EngineUnavailable, FieldError
+from service.errors import EngineUnavailable, FieldError, Invalid
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest
 
@@ -26,11 +25,14 @@ _NO_METADATA = FieldError(
 )
 
 
-def find_obstacle(model: LiveModel, request: RecommendRequest) -> FieldError | None:
-    """What a model's bundle lacks for the rules of a request, or None."""
-    if request.diversity and model.similar is None:
-        return _NO_ROWS
-    return _NO_METADATA if request.max_per is not None and model.metadata is None else None
+def check_published(model: LiveModel, pending: PendingRequest) -> None:
+    """Let a request fail that did not so far, if the model's bundle lacks something for its rules."""
+    if pending.failure is not None:
+        return
+    if pending.request.diversity and model.similar is None:
+        pending.failure = Invalid([_NO_ROWS])
+    elif pending.request.max_per is not None and model.metadata is None:
+        pending.failure = Invalid([_NO_METADATA])
 
 
 def arrange(model: LiveModel, pending: PendingRequest, question: Question) -> Arrangement:
