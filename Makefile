@@ -41,7 +41,7 @@ day-two: $(VENV)/.run ## A model's second day: new films, live quality falls, re
 # Each test runs once, where it belongs: the service's without torch, all others beside it; and those of the service that
 # want the exporter. Both halves run even if the first one fails.
 SERVICE_TESTS = tests/contract tests/serving
-OTHER_TESTS = $(filter-out $(addsuffix /,$(SERVICE_TESTS)) %__pycache__/,$(wildcard tests/*/)) $(shell grep -rl importorskip $(SERVICE_TESTS))
+OTHER_TESTS = $(filter-out $(addsuffix /,$(SERVICE_TESTS)) %__pycache__/,$(wildcard tests/*/)) $(shell grep -rl --include="*.py" importorskip $(SERVICE_TESTS))
 MEASURED = $(if $(COVERAGE),coverage run -m pytest,pytest)
 test: $(VENV)/.run $(VENV)/.dev .venv-service/.ready ## Run the whole suite on two cores, integration against a real Valkey included; JOBS=1, COVERAGE=1 measures it
 	@rm -rf .cache/coverage && mkdir -p .cache/coverage

@@ -14,7 +14,7 @@ def ask(url, **fields):
 
 def test_every_worker_knows_at_once_and_no_kill_forgets(start_process):
     """Sold out in the next answers of both workers; after a kill -9 of all processes, too."""
-    process = start_process("--workers", "2")
+    process = start_process("--workers", "2", embedded=True)
     for number in (2, 3, 4):
         path = f"{process.url}/items/i{number:02d}"
         assert httpx.patch(path, json={"available": False}, timeout=30).json()["changed"] == 1
@@ -25,7 +25,7 @@ def test_every_worker_knows_at_once_and_no_kill_forgets(start_process):
     assert httpx.put(f"{process.url}/items/new", json={"metadata": {"title": "Brand new"}}).json()["changed"] == 1
     process.signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    again = start_process("--workers", "2")
+    again = start_process("--workers", "2", embedded=True)
     for _ in range(6):
         answer = ask(again.url)
         assert answer["catalogue"] == {"version": 4, "behind": False}
