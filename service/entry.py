@@ -9,7 +9,8 @@ def main() -> int:
     """Run `nextitem-serve`; 1 without the packages of the extra `service`."""
     try:
         from service.cli import main as serve  # noqa: PLC0415 - may lack what it imports
+
+        return serve()  # which imports what its command runs
     except ModuleNotFoundError as error:
         sys.stderr.write(explain_missing(error, "nextitem-serve", "service") + "\n")
         return 1
-    return serve()

@@ -229,7 +229,7 @@ def test_events_go_the_same_way(tmp_path):
         assert ask_once(connect_unix(path), call.replace(sha.encode(), b"0" * 40), judge_call)[0] is False
 
         async def read():
-            histories = HistoryStore(connect(store.url))
+            histories = HistoryStore(connect(store.url), read_timeout_s=10.0, write_timeout_s=10.0)
             try:
                 return await histories.read_many(["user-7"])
             finally:
@@ -256,7 +256,7 @@ def test_batches_are_counted_by_question(answering):
 def test_every_setting_of_a_framework_is_tried(answering, tmp_path):
     """A server for each, started with what its process will read; the one that answers most is chosen."""
     system = next(each for each in list_systems() if each.kind == "litserve")
-    plan = Plan(rounds=2, seconds=0.02, connections=2, environments=tmp_path)
+    plan = Plan(rounds=2, seconds=0.2, connections=2, environments=tmp_path)
     body = b'{"items":[{"item_id":"a"}]}'
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     started = []

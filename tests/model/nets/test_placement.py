@@ -51,7 +51,7 @@ def test_whole_numbers_cannot(make_small):
     found = place(export_network(make_small("fmc"), scan="int8"))
     assert not found.can_be_captured
     assert any(node.startswith("MatMulInteger") for node in found.on_cpu)
-    assert {"item_ids", "exclude", "candidates"} <= set(found.copies)
+    assert "item_ids" in found.copies
 
 
 INPUTS = {"item_ids": ["B", "T"], "lengths": ["B"]}
