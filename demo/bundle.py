@@ -9,6 +9,7 @@ import hashlib
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from demo.commands import INTERRUPTED, DemoFailed, console, end_in_order, head, hold, train
@@ -41,8 +42,11 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fresh", action="store_true", help="train anew, whatever is there")
 
 
-def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool) -> Path:
-    """Fetch, train and publish. Returns the run's folder. Raises DemoFailed, and KeyboardInterrupt when stopped."""
+def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool, settings: Sequence[str] = ()) -> Path:
+    """Fetch, train and publish, with some settings of the recipe changed. Returns the run's folder.
+
+    Raises DemoFailed, and KeyboardInterrupt when stopped.
+    """
     recipe = RECIPES / f"{name}.toml"
     # Another recipe is another run: an earlier one is neither resumed nor lost.
     run = runs / f"run-{hashlib.sha256(recipe.read_bytes()).hexdigest()[:8]}"
@@ -56,7 +60,8 @@ def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool
             shutil.rmtree(run)
     chosen_by = find_chooser(bundles) if (run / "published.json").is_file() else None
     items = ("--items", str(data / ITEMS))
-    train("fit", str(recipe), "--data", str(data / LOG), *items, "--out", str(run), "--resume")
+    changed = [option for setting in settings for option in ("--set", setting)]
+    train("fit", str(recipe), "--data", str(data / LOG), *items, *changed, "--out", str(run), "--resume")
     weakness = find_weakness(run)
     if weakness:
         raise DemoFailed(
