@@ -289,4 +289,4 @@ def test_one_event_that_is_rejected_raises():
     with pytest.raises(EventsRejected, match=r"rejected: /event_id was used before \(conflict\)"):
         line.drive(recording.record_one(events(1)[0], limits=LIMITS))
     with pytest.raises(TypeError, match="EventRequest has no field 'item'"):
-        line.drive(recording.record_one({"user_id": "u", "item": "i"}, limits=LIMITS))  # type: ignore[typeddict-item]
+        line.drive(recording.record_one({"user_id": "u", "item": "i"}, limits=LIMITS))  # type: ignore[typeddict-item]  # the mistake

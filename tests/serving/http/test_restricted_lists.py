@@ -153,7 +153,7 @@ def test_a_model_that_retires_meanwhile_leaves_it_to_the_next(shop):
 
     request = SimilarRequest(item_ids=["i02"], timeout_ms=2000)
     given: dict[str, Any] = {"metrics": shop.service.metrics, "started_s": time.perf_counter()}
-    answer = shop.run(find_similar(Recommender(), request, **given))  # type: ignore[arg-type]
+    answer = shop.run(find_similar(Recommender(), request, **given))  # type: ignore[arg-type]  # as much of one as is asked
     assert (answer["source"], answer["degraded"]) == ("similar", None)
     assert shop.counts()['nextitem_similar_total{result="similar"}'] == 1
 
