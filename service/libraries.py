@@ -30,7 +30,11 @@ PARTS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
             *("cycle", "flow", "headers", "parser", "pipeline", "scope", "transport", "url"),
         ),
         FlowControl: ("resume_reading",),
-        RequestResponseCycle: ("keep_alive", "message_event", "response_complete", "scope", "transport"),
+        RequestResponseCycle: (
+            *("send", "keep_alive", "message_event", "response_started", "response_complete", "scope", "transport"),
+            *("flow", "disconnected", "waiting_for_100_continue", "default_headers", "on_response"),
+            *("chunked_encoding", "expected_content_length"),
+        ),
         Server: ("handle_exit", "on_tick", "startup", "shutdown", "servers", "started", "should_exit", "force_exit"),
     },
     "redis": {AbstractConnection: ("connect", "_reader", "_writer"), ConnectionPool: ("make_connection",)},

@@ -95,8 +95,10 @@ class Vocabulary:
 
     def encode_known(self, item_ids: Iterable[str]) -> NDArray[np.int32]:
         """The indexes of those ids that have one, in order."""
-        get = self._index.get
-        return np.array([index for item_id in item_ids if (index := get(item_id))], dtype=np.int32)
+        indexes = list(map(self._index.get, item_ids))
+        if None in indexes:
+            indexes = [index for index in indexes if index is not None]
+        return np.array(indexes, dtype=np.int32)
 
     def decode(self, indexes: Iterable[int]) -> list[str]:
         """The ids of item indexes. Raises VocabularyError for PAD, MASK and anything outside."""

@@ -8,16 +8,18 @@ import asyncio
 import math
 from collections.abc import Sized
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from service.errors import BodyTooLarge, HeadTooLarge, MalformedRequest, Problem, RequestTimeout
 from service.http.allowed_hosts import AllowedHosts
 from service.http.connection_limit import ConnectionLimit
+from service.http.cycle import AnswerCycle, LingeringClose
 from service.http.disconnect import DISCONNECT, DisconnectSignal
 from service.http.head import HEAD_MAX_BYTES, HeadCheck
 
@@ -39,8 +41,6 @@ ARRIVED = "arrived"
 
 RULES = "rules"
 """Where in the application's state the ConnectionRules are, if it has any."""
-
-_LINGER_S = 1.0
 
 # What the client must send next. Plain integers, since looking up members of an enum is slow.
 _HEAD, _BODY, _NOTHING = range(3)
@@ -167,7 +167,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._problem = MalformedRequest(f"Send at most {PIPELINE_MAX} requests ahead of their answers.")
         if self._problem is not None:
             raise _RequestRefused  # not the problem: its traceback holds this connection, which holds the problem
-        super().on_headers_complete()
+        self._begin_request()
         self.headers = []  # drop trailers: they must not become headers of an accepted request
         if self.expect_100_continue:
             # An answer to the head alone must close the connection: what follows may be the body or another request.
@@ -241,11 +241,53 @@ class LimitedProtocol(HttpToolsProtocol):
             self._answer_unparsed(problem)
             return
         self.cycle.keep_alive = False
-        self.cycle.transport = _LingeringClose(self.transport, self.loop)
+        self.cycle.transport = LingeringClose(self.transport, self.loop)
         self.cycle.scope["state"][REFUSAL] = problem
         if self.cycle.response_complete:
             self.cycle.transport.close()
         self.cycle.message_event.set()  # wakes the reader of the body, which finds the refusal
+
+    def _begin_request(self) -> None:
+        """Start the request whose head was accepted, or queue it behind the one under way, as uvicorn does.
+
+        uvicorn would begin it with a cycle of its own class.
+        """
+        version = self.parser.get_http_version()
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        self.scope["method"] = self.parser.get_method().decode("ascii")
+        self.scope["http_version"] = version
+        self.scope["path"] = unquote(path) if "%" in path else path
+        self.scope["raw_path"] = url.path
+        self.scope["query_string"] = url.query or b""
+        under_way = self.cycle
+        self.cycle = self._make_cycle(
+            self.transport,
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+        )
+        if under_way is None or under_way.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
+
+    def _make_cycle(
+        self, transport: asyncio.Transport, *, expect_100_continue: bool = False, keep_alive: bool = False
+    ) -> AnswerCycle:
+        return AnswerCycle(
+            scope=self.scope,
+            transport=transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=self.on_response_complete,
+        )
 
     def _answer_unparsed(self, problem: Problem) -> None:
         """Answer input that was never parsed into a request."""
@@ -254,19 +296,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.scope["method"] = self.scope["path"] = ""
         self.scope["raw_path"] = self.scope["query_string"] = b""
         self.scope["state"][REFUSAL] = problem
-        self.cycle = RequestResponseCycle(
-            scope=self.scope,
-            transport=_LingeringClose(self.transport, self.loop),
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=False,
-            keep_alive=False,
-            on_response=self.on_response_complete,
-        )
+        self.cycle = self._make_cycle(LingeringClose(self.transport, self.loop))
         if under_way is None or under_way.response_complete:
             self._start_asgi_task(self.cycle, self.app)
         else:
@@ -275,24 +305,3 @@ class LimitedProtocol(HttpToolsProtocol):
 
 def _noop() -> None:
     """A callback that does nothing, for requests that are never answered."""
-
-
-class _LingeringClose(asyncio.Transport):
-    """A transport with a lingering close: closing at once with unread input would reset the connection."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._transport = transport
-        self._loop = loop
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._transport.write(data)
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def close(self) -> None:
-        """Close the sending half now, and the connection after _LINGER_S unless the client closes first."""
-        if not self._transport.is_closing():
-            self._transport.write_eof()
-            self._loop.call_later(_LINGER_S, self._transport.close)

@@ -1,9 +1,9 @@
 """The engine: wraps ONNX Runtime behind one function that takes and returns numpy arrays."""
 
-import contextlib
 import logging
+import math
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -96,7 +96,7 @@ class Engine:
         Raises EngineUnavailable as `rank` does.
         """
         rows: NDArray[np.float32]
-        with _engine_errors():
+        with _engine_errors:
             (rows,) = self._session.run([CANDIDATE_ROWS], skip_ranking(feed))
         if rows.ndim != 3 or rows.shape[:2] != feed["candidates"].shape or not np.isfinite(rows).all():
             raise EngineUnavailable("the graph's rows are not those of the items that were named")
@@ -114,25 +114,25 @@ class Engine:
         return [np.arange(first, min(first + step, len(lengths))) for first in range(0, len(lengths) or 1, step or 1)]
 
     def _run(self, feed: Mapping[str, NDArray[Any]]) -> Ranked:
-        with _engine_errors():
+        with _engine_errors:
             indexes, scores = self._session.run(OUTPUTS, dict(feed)) if self._graphs is None else self._graphs.run(feed)
         if indexes.shape != scores.shape or len(indexes) != len(feed["item_ids"]):
             raise EngineUnavailable("the graph's output has another shape than its input asks for")
-        if not np.isfinite(scores).all():
+        if not math.isfinite(scores.sum()):  # one pass; whatever is not finite makes the sum so, too
             kept = scores != -np.inf  # -inf marks excluded items, which are not part of the answer
             if not np.isfinite(scores[kept]).all():
                 raise EngineUnavailable("the graph's scores are not finite")
             items = indexes[kept]
         else:
             items = indexes
-        if items.size and not 1 <= items.min() <= items.max() <= self._item_count:
+        if items.size and (items - 1).view(np.uint64).max() >= self._item_count:  # without a sign 0 is the largest
             raise EngineUnavailable("the graph returned an index that is no item")
         return Ranked(indexes, scores)
 
     def _score(self, feed: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         asked = skip_ranking(feed) if self.skips_ranking else {**feed, SCORED: feed["candidates"]}
         scores: NDArray[np.float32]
-        with _engine_errors():
+        with _engine_errors:
             (scores,) = self._session.run([CANDIDATE_SCORES], asked, without_graph())
         named = feed["candidates"]
         if scores.shape != (*named.shape, 1):
@@ -247,7 +247,7 @@ def _open_session(
     elif provider == "cuda":
         raise StartFailed("--provider cuda needs the package onnxruntime-gpu: install nextitem[service-gpu]")
     try:
-        with _engine_errors():
+        with _engine_errors:
             session = onnxruntime.InferenceSession(network, _make_options(threads), providers=wanted)
     except EngineUnavailable as error:
         raise ModelRefused("engine", f"the bundle's network cannot be loaded: {error}") from error
@@ -260,10 +260,15 @@ def _open_session(
     return session
 
 
-@contextlib.contextmanager
-def _engine_errors() -> Iterator[None]:
-    """Turn any exception of ONNX Runtime into EngineUnavailable, with its type but without its text."""
-    try:
-        yield
-    except Exception as error:  # its exceptions share no other base
-        raise EngineUnavailable(f"ONNX Runtime failed ({type(error).__name__})") from error
+class _EngineErrors:
+    """Turns any exception of ONNX Runtime into EngineUnavailable, with its type but without its text."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception):  # its exceptions share no other base
+            raise EngineUnavailable(f"ONNX Runtime failed ({type(error).__name__})") from error
+
+
+_engine_errors = _EngineErrors()

@@ -70,7 +70,8 @@ class PendingRequest:
 
 def start_stage(batch: Sequence[PendingRequest], stage: Stage) -> None:
     """Start a stage for a whole batch. Its duration counts for each request of the batch."""
+    now = time.perf_counter()
     for pending in batch:
         if not pending.abandoned:
-            pending.timer.record(pending.stage)
+            pending.timer.record(pending.stage, now)
             pending.stage = stage

@@ -191,7 +191,7 @@ class Pipeline:
             pending.question = None  # a batch may have encoded it meanwhile, by an older state than it now names
 
     async def _follow_catalogue(self, batch: Sequence[PendingRequest]) -> None:
-        since_s = max(pending.timer.started for pending in batch)
+        since_s = max([pending.timer.started for pending in batch])
         if not self._catalogue.is_current(since_s):
             start_stage(batch, "history")
             last_s = max(LAST_MOMENT_S, LAST_SHARE * max(pending.request.timeout_ms for pending in batch) / 1000)
@@ -203,7 +203,7 @@ class Pipeline:
                 pending.catalogue = view
 
     async def _read(self, readers: Sequence[tuple[PendingRequest, str]]) -> None:
-        within_s = READ_SHARE * max(pending.left_s for pending, _ in readers)
+        within_s = READ_SHARE * (max([pending.expires_s for pending, _ in readers]) - time.perf_counter())
         try:
             with self._breaker.guard(within_s=within_s):
                 histories = await self._store.read_many([user_id for _, user_id in readers], within_s=within_s)

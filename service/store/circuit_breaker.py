@@ -34,6 +34,8 @@ class CircuitBreaker:
         self._clock = clock
         self._seconds: deque[tuple[int, list[int]]] = deque()
         """Calls and failures by second, oldest first."""
+        self._calls = self._failures = 0
+        """The sums of these."""
         self._opened_s: float | None = None
         self._probing = False
 
@@ -85,14 +87,18 @@ class CircuitBreaker:
         if not self._seconds or self._seconds[-1][0] != second:
             self._seconds.append((second, [0, 0]))
         while self._seconds[0][0] <= second - WINDOW_S:
-            self._seconds.popleft()
+            _, (calls, failures) = self._seconds.popleft()
+            self._calls -= calls
+            self._failures -= failures
         self._seconds[-1][1][0] += 1
         self._seconds[-1][1][1] += failed
-        calls = sum(counts[0] for _, counts in self._seconds)
-        failures = sum(counts[1] for _, counts in self._seconds)
+        self._calls += 1
+        self._failures += failed
+        calls, failures = self._calls, self._failures
         if calls >= CALLS and failures >= FAILURES * calls:
             self._opened_s = now_s
             self._seconds.clear()
+            self._calls = self._failures = 0
             _log.error(
                 "Circuit breaker open for store %s: %d of %d calls in %d s failed; probing every %g s",
                 self._name,

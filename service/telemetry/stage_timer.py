@@ -18,9 +18,10 @@ class StageTimer:
         self.stage_seconds: dict[Stage, float] = {}
         """Seconds so far, by stage."""
 
-    def record(self, stage: Stage) -> None:
-        """Assign the time since the last call to `stage`."""
-        now = time.perf_counter()
+    def record(self, stage: Stage, now: float | None = None) -> None:
+        """Assign the time since the last call to `stage`. `now` is that of time.perf_counter, if it is known."""
+        if now is None:
+            now = time.perf_counter()
         self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + now - self._last
         self._last = now
 

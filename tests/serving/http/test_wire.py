@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from service.errors import Problem
-from service.http import protocol
+from service.http import cycle, protocol
 from service.http.disconnect import cancel_on_disconnect
 from service.http.head import HEAD_MAX_BYTES, HEADERS_MAX
 from service.http.protocol import (
@@ -261,7 +261,7 @@ def test_what_is_refused_leaves_no_cycles(make_client, monkeypatch, content, wai
     client = make_client()
     monkeypatch.setattr(protocol, "HEAD_LIMIT_S", 0.1)
     monkeypatch.setattr(protocol, "_LIMITS_S", (0.1, 0.1, math.inf))
-    monkeypatch.setattr(protocol, "_LINGER_S", 0.01)
+    monkeypatch.setattr(cycle, "_LINGER_S", 0.01)
 
     async def play():
         loop, state = asyncio.get_running_loop(), ServerState()
