@@ -85,7 +85,7 @@ class Pipeline:
         start_stage(batch, "encode")
         available = self._catalogue.find_allowed(model.vocabulary)
         for pending in batch:
-            if pending.request.filter is None:
+            if pending.request.filter is None and not pending.request.boosts:
                 pending.allowed = available
             else:
                 await self._restrict(pending, available)
@@ -142,13 +142,15 @@ class Pipeline:
         _encode(self._model, pending)
 
     async def _restrict(self, pending: PendingRequest, available: Allowed | None) -> None:
-        """Find the items that the request may be answered with. What speaks against that is its failure."""
+        """Find the items that the request may be answered with, in all and by boost. What speaks against it is its failure."""
         pending.allowed = available
-        if pending.request.filter is None:
-            return
+        wanted, boosts = pending.request.filter, pending.request.boosts
         try:
-            pending.allowed = await self._restrictions.find(pending.request.filter, available)
-            self._on_filter(plan_of(pending.allowed))
+            if wanted is not None:
+                pending.allowed = await self._restrictions.find(wanted, available)
+                self._on_filter(plan_of(pending.allowed))
+            if boosts:
+                pending.boosted = await self._restrictions.divide(boosts, pending.allowed, available)
         except Problem as problem:
             pending.failure = problem
 
