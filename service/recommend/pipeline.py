@@ -142,7 +142,7 @@ class Pipeline:
         _encode(self._model, pending)
 
     async def _restrict(self, pending: PendingRequest, available: Allowed | None) -> None:
-        """Find the items that the request may be answered with, in all and by boost. What speaks against it is its failure."""
+        """Find the items that the request may be answered with, by boost, too. What speaks against is its failure."""
         pending.allowed = available
         wanted, boosts = pending.request.filter, pending.request.boosts
         try:
