@@ -192,6 +192,10 @@ class Pipeline:
             await self._follow_catalogue([pending])
             pending.question = None  # a batch may have encoded it meanwhile, by an older state than it now names
 
+    async def renew_catalogue(self, pending: PendingRequest) -> None:
+        """Get to know every change of the catalogue up to now, within the time that a request has left."""
+        await self._catalogue.follow(time.perf_counter(), within_s=READ_SHARE * max(0.0, pending.left_s))
+
     async def _follow_catalogue(self, batch: Sequence[PendingRequest]) -> None:
         since_s = max(pending.timer.started for pending in batch)
         if not self._catalogue.is_current(since_s):

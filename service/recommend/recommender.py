@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from service.api.requests import MAX_REQUESTS, RecommendRequest
 from service.api.responses import Recommendation
-from service.errors import EngineUnavailable, Invalid, Overloaded, VersionBehind
+from service.errors import CatalogueBehind, EngineUnavailable, Invalid, Overloaded, VersionBehind
 from service.recommend.batch import Outcome, ask_all
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.candidate import PATIENCE, ask_candidate
@@ -238,6 +238,8 @@ class Recommender:
             while pending.left_s > VERSION_PAUSE_S:
                 await asyncio.sleep(VERSION_PAUSE_S)
                 timer.record("history")  # the wait is for the history, not for the engine
+                if behind is CatalogueBehind:  # what a request needs to know by itself is what was before it came
+                    await self._variants.champion.pipeline.renew_catalogue(pending)
                 try:
                     return await attempt()
                 except VersionBehind as still:

@@ -34,7 +34,7 @@ class LiveScenarios:
         self._fingerprint: tuple[int, ...] | None = None
         """The file's when it was last read; None if it could not be used."""
         self._fault: str | None = None
-        self._checked_s = float("-inf")
+        self._checked_s = time.monotonic()
         if file is not None:
             self._take(file)
 

@@ -145,7 +145,8 @@ def test_similar_items_may_wait_for_a_version(shop, by):
         )
         await asyncio.sleep(0.05)
         assert not asking.done()
-        await shop.http.patch("/items/i08", json={"available": False})
+        changed = await shop.http.patch("/items/i08", json={"available": False})
+        assert changed.json()["catalogue_version"] == version + 1
         return await asking
 
     answer = shop.run(ask_and_change())

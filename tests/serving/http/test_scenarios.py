@@ -116,7 +116,7 @@ def test_an_error_lists_some_names_of_many(served, file):
     replace(file, "\n".join(f"[scenario-{number:02}]" for number in range(64)))
     response = served.post("/recommend", {"items": ["i02"], "scenario": "c4n4ry"})
     detail = response.json()["errors"][0]["detail"]
-    assert detail.endswith("scenario-16 and 47 more")
+    assert detail.endswith("scenario-17 and 46 more")
     assert len(detail) < 350
 
 
