@@ -135,7 +135,8 @@ class Recommender:
         variant, answer, reason = outcome
         if isinstance(answer, VersionBehind):
             attempt = partial(self._attempt, choice, pending.request, pending.timer)
-            answer = await self.await_version(attempt, pending.request, pending.timer, type(answer))
+            later: Recommendation = await self.await_version(attempt, pending.request, pending.timer, type(answer))
+            answer = later
         elif isinstance(answer, Exception):
             answer = await self.fall_back(variant, pending, answer)
         if reason is not None:

@@ -78,6 +78,6 @@ def _read(file: Path, name: str, table: object) -> Scenario:
     except orjson.JSONEncodeError as error:
         raise ScenariosUnusable(f"{file}: {name} holds what JSON cannot: {error}") from error
     except Invalid as invalid:
-        [error, *_] = invalid.field_errors
-        raise ScenariosUnusable(f"{file}: {name}: {error.pointer} {error.detail} ({error.code})") from None
+        [wrong, *_] = invalid.field_errors
+        raise ScenariosUnusable(f"{file}: {name}: {wrong.pointer} {wrong.detail} ({wrong.code})") from None
     return Scenario.of(name, fields)

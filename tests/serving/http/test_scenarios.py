@@ -1,6 +1,7 @@
 """Scenarios in POST /recommend: fields from a file, under what the request has itself, read anew when it changes."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -189,7 +190,7 @@ def test_a_version_that_cannot_be_used_changes_nothing(served, file, caplog, bro
 
 def test_the_file_is_looked_at_once_a_second_and_not_without_a_scenario(served, monkeypatch):
     """Not for each request."""
-    looks = []
+    looks: list[Path] = []
     monkeypatch.setattr(live_scenarios, "stat_fingerprint", looks.append)
     served.recommend(items=["i02"])
     assert not looks
