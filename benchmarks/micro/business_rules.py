@@ -2,7 +2,7 @@
 
 `python -m benchmarks.micro.business_rules` arranges lists of rows and metadata made up, and divides catalogues made up
 by boosts; the best of several turns. With `--bundle`, it also measures what the rows take to come out of that bundle's
-graph of similar items, and what its model's run takes with boosts.
+graph of similar items. What boosts cost the model's run: `python -m benchmarks.graph.boosted`.
 """
 
 import argparse
@@ -14,17 +14,16 @@ from typing import Any
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from benchmarks.harness.console import say
 from model.contract.allowed import Allowed
 from model.contract.query import Answer, Question
 from model.contract.vocabulary import Vocabulary
 from service.business_rules.arrangement import POOL, POOL_FACTOR, Arrangement
-from service.business_rules.boosts import BoostedSet, ask_each
+from service.business_rules.boosts import BoostedSet
 from service.business_rules.caps import Cap, read_field
-from service.inference.model import LiveModel, load_model
-from service.recommend.divisions import Divisions
+from service.inference.model import load_model
+from service.recommend.divisions import divide
 
 TURNS = 30
 LISTS = 20
@@ -54,27 +53,14 @@ def measure(work: partial[Any]) -> float:
 def draw_sets(draw: np.random.Generator, item_count: int) -> list[BoostedSet]:
     """The sets of four boosts, and the rest."""
     matching = [Allowed(draw.random(item_count + 2) < share) for share in BOOSTED]
-    sets = Divisions(item_count).find(None, matching)
+    sets = divide(None, matching, item_count=item_count)
     return [BoostedSet(one, float(place)) for place, one in enumerate(sets)]
 
 
 def divide_anew(item_count: int, matching: list[Allowed]) -> None:
     """As the first request of a scenario, and the first after a change of the catalogue."""
-    for one in Divisions(item_count).find(None, matching):
+    for one in divide(None, matching, item_count=item_count):
         one.bits  # noqa: B018 - as a run makes them
-
-
-def measure_runs(model: LiveModel, history: NDArray[np.int32], sets: list[BoostedSet]) -> None:
-    """What a lone request's run takes without boosts, with one and with four, and a batch of eight of each."""
-    question = Question(history, NONE, None, 10)
-    for count in (1, 8):
-        for name, asked in {
-            "no boosts": [question],
-            "1 boost": ask_each(question, [sets[0], sets[-1]]),
-            "4 boosts": ask_each(question, sets),
-        }.items():
-            taken_us = measure(partial(model.rank, asked * count))
-            say(f"run of {count}, {name}, {len(model.vocabulary)} items: {taken_us:.0f} us")
 
 
 def main(bundle: Path | None) -> None:
@@ -103,8 +89,6 @@ def main(bundle: Path | None) -> None:
         say(f"{item_count} items divided by 4 boosts: {taken_us:.0f} us")
     if bundle is not None:
         model = load_model(bundle, provider="cpu", threads=1, max_batch=1)
-        history = draw.integers(1, len(model.vocabulary) + 1, size=50).astype(np.int32)
-        measure_runs(model, history, draw_sets(draw, len(model.vocabulary)))
         if model.similar is None:
             raise SystemExit(f"{bundle} has no graph of similar items: publish it with --similar")
         for count in (100, 500):

@@ -39,7 +39,7 @@ class Restrictions:
         self._available: dict[Filter, tuple[Allowed, Allowed]] = {}
         """Of those kept: what was available last, and what the filter allows of it."""
         self._under_way: dict[Filter, asyncio.Task[Allowed]] = {}
-        self._divisions = Divisions(len(model.vocabulary))
+        self._divisions = Divisions(len(model.vocabulary), _thread)
 
     async def find(self, wanted: Filter, available: Allowed | None = None) -> Allowed:
         """The items that a filter allows of those available (None: all); the same object for equal ones while kept.
@@ -70,7 +70,7 @@ class Restrictions:
                 matching.append(await self.find(boost.filter, available))
             except Invalid as invalid:
                 raise invalid.under(f"/boosts/{place}") from None
-        sets = self._divisions.find(allowed, matching)
+        sets = await self._divisions.find(allowed, matching)
         boosted = [BoostedSet(one, boost.add) for one, boost in zip(sets, boosts, strict=False) if one.count]
         if sets[-1].count or not boosted:
             boosted.append(BoostedSet(sets[-1], 0.0))

@@ -15,7 +15,7 @@ from service.business_rules.boosts import BoostedSet, merge_sets
 from service.business_rules.caps import Cap, read_field
 from service.business_rules.diversity import Scale, pick_diverse
 from service.business_rules.pins import place_pins
-from service.recommend.divisions import Divisions
+from service.recommend import divisions
 
 CASES = 1000
 V, D = 40, 4
@@ -56,11 +56,9 @@ class World:
 
     def arrange_slowly(self, question, *, pins, count, diversity, pool_size, boosts=()):
         """The list by plain loops: pairs of item and score. `boosts` are sets, which may overlap, and what they add."""
-
-        def value(item):
-            return self.scores[item] + next((add for items, add in boosts if item in items), 0)
-
-        may = sorted(self.sort(question), key=lambda item: (-value(item), -self.scores[item], item))
+        may = self.sort(question)
+        sums = {item: self.scores[item] + next((add for items, add in boosts if item in items), 0) for item in may}
+        may.sort(key=lambda item: (-sums[item], -self.scores[item], item))
         pinned = {rank: item for rank, item in pins if item in may}
         rest = [item for item in may if item not in pinned.values()]
         picked: list[int] = []
@@ -68,13 +66,13 @@ class World:
         most, scale = question.k - len(pinned), None
         for pool in [rest[first : first + pool_size] for first in range(0, len(rest), pool_size)][:ROUNDS]:
             if scale is None:
-                lowest, highest = value(pool[-1]), value(pool[0])
+                lowest, highest = sums[pool[-1]], sums[pool[0]]
                 scale = lowest, highest - lowest or 1.0
             left = list(pool)
             while left and len(picked) < most:
                 values = []
                 for item in left:
-                    weighed = (1 - diversity) * ((value(item) - scale[0]) / scale[1])
+                    weighed = (1 - diversity) * ((sums[item] - scale[0]) / scale[1])
                     if picked and diversity:
                         weighed -= diversity * max(self.cosines[item][one] for one in picked)
                     values.append(weighed)
@@ -109,7 +107,7 @@ def draw_boosts(draw):
 def divide(question, boosts):
     """As a request's boosts are divided: without sets that are empty."""
     matching = [Allowed.only([*items], item_count=V) for items, _ in boosts]
-    sets = Divisions(V).find(question.allowed, matching)
+    sets = divisions.divide(question.allowed, matching, item_count=V)
     adds = [*(add for _, add in boosts), 0.0]
     return [BoostedSet(*one) for one in zip(sets, adds, strict=True) if one[0].count]
 

@@ -1,6 +1,7 @@
 """Sets of boosts: disjoint, complete, found once while nothing changes, and bounded."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from service.errors import Invalid
 from service.recommend import divisions
 from service.recommend.divisions import KEPT, Divisions
 from service.recommend.restrictions import Restrictions
+from service.system.side_thread import SideThread
 
 V = 30
 ITEMS = [f"i{number:02}" for number in range(V)]
@@ -30,7 +32,7 @@ def test_each_item_is_in_the_first_set_that_has_it():
     for _ in range(1000):
         allowed = None if draw.random() < 0.3 else draw_mask(draw, 0.7)
         matching = [draw_mask(draw, share) for share in draw.choice([0, 0.1, 0.5, 1], size=draw.integers(1, 5))]
-        sets = Divisions(V).find(allowed, matching)
+        sets = divisions.divide(allowed, matching, item_count=V)
         for item in range(1, V + 1):
             may = allowed is None or allowed.mask[item]
             first = next((place for place, one in enumerate(matching) if one.mask[item]), len(matching))
@@ -40,30 +42,57 @@ def test_each_item_is_in_the_first_set_that_has_it():
 def test_what_is_alike_is_divided_once():
     """The same masks give the same sets; another one, however equal, does not, and the oldest are forgotten."""
     draw = np.random.default_rng(3)
-    found = Divisions(V)
     allowed, matching = draw_mask(draw, 0.5), [draw_mask(draw, 0.5), draw_mask(draw, 0.5)]
-    sets = found.find(allowed, matching)
-    assert found.find(allowed, [*matching]) is sets
-    assert found.find(Allowed(allowed.mask), matching) is not sets
-    for _ in range(KEPT - 1):
-        found.find(None, [draw_mask(draw, 0.5)])
-        assert found.find(allowed, matching) is sets
-    for _ in range(KEPT):
-        found.find(None, [draw_mask(draw, 0.5)])
-    assert found.find(allowed, matching) is not sets
-    assert len(found._kept) == KEPT
+
+    async def scenario():
+        found = Divisions(V, SideThread("divisions", limit=1))
+        sets = await found.find(allowed, matching)
+        assert await found.find(allowed, [*matching]) is sets
+        assert await found.find(Allowed(allowed.mask), matching) is not sets
+        for _ in range(KEPT - 1):
+            await found.find(None, [draw_mask(draw, 0.5)])
+            assert await found.find(allowed, matching) is sets
+        for _ in range(KEPT):
+            await found.find(None, [draw_mask(draw, 0.5)])
+        assert await found.find(allowed, matching) is not sets
+        assert len(found._kept) == KEPT
+
+    asyncio.run(scenario())
+
+
+def test_many_items_are_divided_beside_the_event_loop(monkeypatch):
+    """The sets are the same, and kept."""
+    draw = np.random.default_rng(6)
+    matching, threads = [draw_mask(draw, 0.5)], []
+    divide = divisions.divide
+
+    def note(*given, **named):
+        threads.append(threading.current_thread())
+        return divide(*given, **named)
+
+    monkeypatch.setattr(divisions, "divide", note)
+
+    async def ask(at_once):
+        monkeypatch.setattr(divisions, "AT_ONCE", at_once)
+        found = Divisions(V, SideThread("divisions", limit=1))
+        sets = await found.find(None, matching)
+        assert await found.find(None, matching) is sets
+        return [one.indexes.tolist() for one in sets]
+
+    assert asyncio.run(ask(2 * V)) == asyncio.run(ask(2 * V - 1))
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
 def test_few_are_kept_of_many_items(monkeypatch):
     """By bytes, and always one."""
     draw = np.random.default_rng(4)
     monkeypatch.setattr(divisions, "KEPT_BYTES", 3 * divisions.BYTES_PER_ITEM * (V + 2))
-    found = Divisions(V)
+    found = Divisions(V, SideThread("divisions", limit=1))
     for _ in range(5):
-        found.find(None, [draw_mask(draw, 0.5)])
+        asyncio.run(found.find(None, [draw_mask(draw, 0.5)]))
     assert len(found._kept) == 3
     monkeypatch.setattr(divisions, "KEPT_BYTES", 1)
-    assert Divisions(V)._room == 1
+    assert Divisions(V, SideThread("divisions", limit=1))._room == 1
 
 
 @pytest.fixture
