@@ -46,6 +46,7 @@ from service.libraries import check_libraries
 from service.recommend.recommender import Recommender
 from service.recommend.variant import Variant
 from service.recommend.variants import Variants
+from service.scenarios.live_scenarios import LiveScenarios
 from service.search.item_search import ItemSearch
 from service.settings import Settings
 from service.store.catalogue import CatalogueStore
@@ -212,6 +213,7 @@ def _make_service(
         watcher=watcher,
         reporter=reporter,
         tally_writer=TallyWriter(client, recommender=recommender),
+        scenarios=LiveScenarios(settings.scenarios, metrics.scenarios),
         item_search=ItemSearch(field=settings.search_field) if settings.search == "on" else None,
     )
 

@@ -33,6 +33,7 @@ ServiceError
 ├── EngineUnavailable            never leaves the recommender, which falls back
 ├── ArchiveFailed                an archiver run did not complete: one sentence and a kind
 └── StartFailed                  the process cannot start: one clear sentence for the log
+    ├── ScenariosUnusable        the scenarios file cannot be used: the one before goes on, if there was one
     └── ModelRefused             a bundle cannot be used: also a code, for metrics and for GET /model
 ```
 No message holds input: what a client sent is neither echoed to it nor written to the log.
@@ -342,6 +343,10 @@ class EngineUnavailable(ServiceError):
 
 class StartFailed(ServiceError):
     """The process cannot start. The message is one sentence that says what to do."""
+
+
+class ScenariosUnusable(StartFailed):
+    """The scenarios file cannot be used. The message is one sentence that names the file and the reason."""
 
 
 class ModelRefused(StartFailed):

@@ -176,6 +176,11 @@ class Settings(BaseSettings):
         default=(DEFAULT_TYPE, "click", "cart", "purchase", "rating"),
         description=f"Allowed event types, separated by commas. They must include `{DEFAULT_TYPE}`, the default type.",
     )
+    scenarios: Path | None = Field(
+        default=None,
+        description="File of scenarios (TOML): named defaults for the fields of POST /recommend. The service reads it "
+        "anew when it changes.",
+    )
     search: Literal["on", "off"] = Field(
         default="on",
         description="Whether GET /items searches items. The first search by a model builds its index, which takes "

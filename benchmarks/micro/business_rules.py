@@ -1,7 +1,8 @@
 """What business rules cost beside the ranking: microseconds of CPU for a list, by the size of its pool.
 
-`python -m benchmarks.micro.business_rules` arranges lists of rows and metadata made up; the best of several turns.
-With `--bundle`, it also measures what the rows take to come out of that bundle's graph of similar items.
+`python -m benchmarks.micro.business_rules` arranges lists of rows and metadata made up, and divides catalogues made up
+by boosts; the best of several turns. With `--bundle`, it also measures what the rows take to come out of that bundle's
+graph of similar items. What boosts cost the model's run: `python -m benchmarks.graph.boosted`.
 """
 
 import argparse
@@ -15,26 +16,31 @@ import numpy as np
 import orjson
 
 from benchmarks.harness.console import say
+from model.contract.allowed import Allowed
 from model.contract.query import Answer, Question
 from model.contract.vocabulary import Vocabulary
 from service.business_rules.arrangement import POOL, POOL_FACTOR, Arrangement
+from service.business_rules.boosts import BoostedSet
 from service.business_rules.caps import Cap, read_field
 from service.inference.model import load_model
+from service.recommend.divisions import divide
 
 TURNS = 30
 LISTS = 20
 WIDTH = 64
 GENRES = 18
 """Of which an item has one to three, as films do."""
+BOOSTED = (0.1, 0.02, 0.3, 0.05)
+"""Shares of the catalogue that four boosts match."""
+NONE = np.empty(0, dtype=np.int32)
 
 
 def arrange(vocabulary: Vocabulary, pool: Answer, k: int, **rules: Any) -> Answer:  # noqa: ANN401 - an Arrangement's own
     """A list of k items from one pool, as a request has it made."""
-    none = np.empty(0, dtype=np.int32)
     if "cap" in rules:
         metadata = rules["cap"]
         rules["cap"] = Cap(2, lambda index: read_field(metadata[index - 1], "genres"))
-    arrangement = Arrangement(Question(none, none, None, k), vocabulary, **rules)
+    arrangement = Arrangement(Question(NONE, NONE, None, k), vocabulary, **rules)
     arrangement.take([pool] * len(arrangement.ask()))
     return arrangement.finish()
 
@@ -42,6 +48,19 @@ def arrange(vocabulary: Vocabulary, pool: Answer, k: int, **rules: Any) -> Answe
 def measure(work: partial[Any]) -> float:
     """Microseconds of this process."""
     return 1e6 * min(timeit.Timer(work, timer=time.process_time).timeit(LISTS) / LISTS for _ in range(TURNS))
+
+
+def draw_sets(draw: np.random.Generator, item_count: int) -> list[BoostedSet]:
+    """The sets of four boosts, and the rest."""
+    matching = [Allowed(draw.random(item_count + 2) < share) for share in BOOSTED]
+    sets = divide(None, matching, item_count=item_count)
+    return [BoostedSet(one, float(place)) for place, one in enumerate(sets)]
+
+
+def divide_anew(item_count: int, matching: list[Allowed]) -> None:
+    """As the first request of a scenario, and the first after a change of the catalogue."""
+    for one in divide(None, matching, item_count=item_count):
+        one.bits  # noqa: B018 - as a run makes them
 
 
 def main(bundle: Path | None) -> None:
@@ -60,9 +79,14 @@ def main(bundle: Path | None) -> None:
             "max_per": {"cap": metadata},
             "diversity": diverse,
             "both": {"cap": metadata} | diverse,
+            "boosts": {"boosted": draw_sets(draw, size)},
         }.items():
             taken_us = measure(partial(arrange, vocabulary, pool, k, **rules))
             say(f"{k} of {size}, {name}: {taken_us:.0f} us")
+    for item_count in (1_682, 26_744, 1_000_000):
+        matching = [Allowed(draw.random(item_count + 2) < share) for share in BOOSTED]
+        taken_us = measure(partial(divide_anew, item_count, matching))
+        say(f"{item_count} items divided by 4 boosts: {taken_us:.0f} us")
     if bundle is not None:
         model = load_model(bundle, provider="cpu", threads=1, max_batch=1)
         if model.similar is None:

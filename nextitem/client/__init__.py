@@ -38,6 +38,7 @@ from nextitem.client.answers import (
     Recommendation,
     RefusedModel,
     Rejection,
+    ScenarioState,
     SimilarItems,
     VersionDescription,
 )
@@ -57,6 +58,7 @@ from nextitem.client.errors import (
     Unreachable,
 )
 from nextitem.client.requests import (
+    Boost,
     EventRequest,
     FilterNode,
     ItemChangeRequest,
@@ -70,6 +72,7 @@ from nextitem.client.requests import (
 
 __all__ = [
     "AsyncClient",
+    "Boost",
     "CandidateDescription",
     "CatalogueReceipt",
     "CatalogueState",
@@ -107,6 +110,7 @@ __all__ = [
     "Recommendation",
     "RefusedModel",
     "Rejection",
+    "ScenarioState",
     "SimilarItems",
     "SimilarRequest",
     "Unauthorized",

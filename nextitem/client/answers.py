@@ -23,8 +23,8 @@ class Reason:
 class RankedItem:
     """One recommended item; `rank` counts from 1. Scores are comparable within one answer only.
 
-    `metadata` comes with `return_metadata`, `reasons` with `explain`, `pinned` with what a pin put there; all are None
-    otherwise.
+    `metadata` comes with `return_metadata`, `reasons` with `explain`, `pinned` with what a pin put there, `boost` with
+    what a boost moved; all are None otherwise.
     """
 
     item_id: str
@@ -33,6 +33,7 @@ class RankedItem:
     metadata: dict[str, Any] | None = None
     reasons: tuple[Reason, ...] | None = None
     pinned: Literal[True] | None = None
+    boost: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,14 @@ class CatalogueState:
 
     version: int
     behind: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioState:
+    """The scenario of a request, and a digest of its fields: alike wherever they are alike."""
+
+    name: str
+    rules: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +100,7 @@ class Recommendation:
     explained: int | None = None
     allowed: int | None = None
     catalogue: CatalogueState | None = None
+    scenario: ScenarioState | None = None
 
     @property
     def item_ids(self) -> list[str]:

@@ -65,6 +65,13 @@ class Pin(TypedDict):
     rank: int
 
 
+class Boost(TypedDict):
+    """What is added to the scores of the items whose metadata matches, for their order. The first match counts."""
+
+    filter: FilterNode
+    add: float
+
+
 class MaxPer(TypedDict):
     """At most `count` items of each value of a metadata field."""
 
@@ -92,6 +99,8 @@ class RecommendRequest(TypedDict, total=False):
     pins: Sequence[Pin]
     diversity: float
     max_per: MaxPer | None
+    boosts: Sequence[Boost]
+    scenario: str | None
 
 
 class SimilarRequest(TypedDict):
@@ -102,6 +111,7 @@ class SimilarRequest(TypedDict):
     by: NotRequired[Literal["taste", "next"]]
     exclude_item_ids: NotRequired[Sequence[str]]
     filter: NotRequired[FilterNode | None]
+    min_catalogue_version: NotRequired[int | None]
     timeout_ms: NotRequired[int]
     return_metadata: NotRequired[bool | Sequence[str]]
 

@@ -1,13 +1,19 @@
-"""The fields of POST /recommend that hold business rules: pins, diversity and max_per."""
+"""The fields of POST /recommend that hold business rules: boosts, diversity, max_per, pins, and scenario for all."""
 
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, model_validator
 
 from service.api.fields import MAX_FIELD_NAME, MAX_K, Id, read_context
+from service.api.filter_field import RequiredFilter
 from service.api.validation import refuse
 
 MAX_PINS = 10
+MAX_BOOSTS = 4
+"""Each is a row of the model's run."""
+MAX_ADD = 10
+MAX_SCENARIO_NAME = 64
+SCENARIO_PATTERN = "^[0-9A-Za-z][0-9A-Za-z._-]*$"
 MAX_DIVERSE = 50
 """Maximum `k` with diversity: its pool has ten items for each, and no more than 500."""
 
@@ -38,6 +44,13 @@ class MaxPer(_Rule):
     count: int = Field(ge=1, le=MAX_K)
 
 
+class Boost(_Rule):
+    """What is added to the scores of the items whose metadata matches, for their order. The first match counts."""
+
+    filter: RequiredFilter = Field(description="as the field `filter` of the request")
+    add: float = Field(ge=-MAX_ADD, le=MAX_ADD, allow_inf_nan=False)
+
+
 def _check_pins(pins: list[Pin], info: ValidationInfo) -> list[Pin]:
     _check_alone(pins, info)
     if any(pin.rank > info.data.get("k", MAX_K) for pin in pins):
@@ -59,6 +72,16 @@ def _check_max_per(max_per: MaxPer, info: ValidationInfo) -> MaxPer:
     return max_per
 
 
+def _check_boosts(boosts: list[Boost], info: ValidationInfo) -> list[Boost]:
+    _check_alone(boosts, info)
+    return boosts
+
+
+def _check_scenario(name: str, info: ValidationInfo) -> str:
+    _check_alone(name, info)
+    return name
+
+
 def _check_alone(value: object, info: ValidationInfo) -> None:
     """Rules may take a millisecond or several runs: too much for 256 requests at once."""
     if value and read_context(info).get("batch"):
@@ -66,5 +89,11 @@ def _check_alone(value: object, info: ValidationInfo) -> None:
 
 
 Pins = Annotated[list[Pin], Field(max_length=MAX_PINS), AfterValidator(_check_pins)]
+Boosts = Annotated[list[Boost], Field(max_length=MAX_BOOSTS), AfterValidator(_check_boosts)]
 Diversity = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), AfterValidator(_check_diversity)]
 Cap = Annotated[MaxPer, AfterValidator(_check_max_per)]
+ScenarioName = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=MAX_SCENARIO_NAME, pattern=SCENARIO_PATTERN),
+    AfterValidator(_check_scenario),
+]

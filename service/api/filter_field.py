@@ -72,9 +72,7 @@ class FilterRange(_Condition):
 FilterNode = Union[FilterAll, FilterAny, FilterNot, FilterIn, FilterExists, FilterRange]  # noqa: UP007 - see above
 
 
-def _read(document: object) -> Filter | None:
-    if document is None:
-        return None
+def _read(document: object) -> Filter:
     try:
         return parse_filter(document)
     except FilterRefused as refused:
@@ -84,4 +82,9 @@ def _read(document: object) -> Filter | None:
         raise ValidationError.from_exception_data("filter", [line]) from None
 
 
-FilterField = Annotated[Filter | None, PlainValidator(_read, json_schema_input_type=FilterNode | None)]
+def _read_optional(document: object) -> Filter | None:
+    return None if document is None else _read(document)
+
+
+RequiredFilter = Annotated[Filter, PlainValidator(_read, json_schema_input_type=FilterNode)]
+FilterField = Annotated[Filter | None, PlainValidator(_read_optional, json_schema_input_type=FilterNode | None)]

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from model.contract.deployment.document import MODES, WHY_MAX, VariantName
-from service.api.business_rules import Cap, Diversity, Pins
+from service.api.business_rules import Boosts, Cap, Diversity, Pins, ScenarioName
 from service.api.fields import MAX_FIELD_NAME, MAX_K, Id, read_context
 from service.api.filter_field import FilterField
 from service.api.timestamps import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
@@ -182,11 +182,21 @@ class RecommendRequest(BaseModel):
         description="at most so many items of each value of a metadata field, if need be a shorter list; not in a "
         "batch",
     )
+    boosts: Boosts = Field(
+        default=(),  # type: ignore[arg-type]  # as above
+        description="items that match a filter are ordered as if their score were higher, or lower, by `add`; of "
+        "several boosts the first that matches counts. `score` stays as it is; not in a batch",
+    )
+    scenario: ScenarioName | None = Field(
+        default=None,
+        description="a scenario of the service's file (--scenarios): its fields count where the request does not have "
+        "them. 422 `unknown_scenario` for any other; not in a batch",
+    )
 
     @property
     def ruled(self) -> bool:
         """Whether business rules change the list."""
-        return bool(self.pins or self.diversity or self.max_per)
+        return bool(self.pins or self.diversity or self.max_per or self.boosts)
 
     @model_validator(mode="after")
     def _check_history(self) -> Self:

@@ -33,7 +33,8 @@ class RankedItem(TypedDict):
     """One recommended item. Scores are comparable within one answer only. `metadata` comes with `return_metadata`.
 
     With `explain`: `reasons`, up to three of the history's items, the weightiest first; null as `explained` is. With
-    `pins`: `pinned`, true of those alone that a pin put there.
+    `pins`: `pinned`, true of those alone that a pin put there. With `boosts`: `boost`, what one added to the score for
+    the order, of those alone that one moved.
     """
 
     item_id: str
@@ -42,6 +43,7 @@ class RankedItem(TypedDict):
     metadata: NotRequired[Metadata]
     reasons: NotRequired[list[Reason] | None]
     pinned: NotRequired[Literal[True]]
+    boost: NotRequired[float]
 
 
 class ModelName(TypedDict):
@@ -67,12 +69,19 @@ class CatalogueState(TypedDict):
     behind: bool
 
 
+class ScenarioState(TypedDict):
+    """The scenario of a request, and a digest of its fields: alike wherever they are alike."""
+
+    name: str
+    rules: str
+
+
 class Recommendation(TypedDict):
     """The answer of POST /recommend. `history` is null when none was read: no `user_id`, or no store.
 
     With `explain`: `explained`, how many of the history's items were left out in turn; null if the reasons are unknown,
     0 if the model did not rank the items. With `filter`: `allowed`, how many items of the catalogue it allows.
-    `catalogue` comes once an item was changed.
+    `catalogue` comes once an item was changed, `scenario` with one.
     """
 
     recommendation_id: str
@@ -89,6 +98,7 @@ class Recommendation(TypedDict):
     allowed: NotRequired[int]
     explained: NotRequired[int | None]
     catalogue: NotRequired[CatalogueState]
+    scenario: NotRequired[ScenarioState]
 
 
 class RecommendationBatch(TypedDict):

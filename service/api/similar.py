@@ -53,6 +53,7 @@ class SimilarRequest(BaseModel):
         description="items to exclude",
     )
     filter: FilterField = Field(default=None, description="as in POST /recommend")
+    min_catalogue_version: int | None = Field(default=None, ge=0, description="as in POST /recommend")
     timeout_ms: int = Field(
         default=TIMEOUT_MS, ge=MIN_TIMEOUT_MS, le=MAX_TIMEOUT_MS, description="as in POST /recommend"
     )

@@ -20,6 +20,7 @@ from service.auth.audit import KEY_ID, keys_changed
 from service.auth.key_file import Key, read_keys, split_key
 from service.auth.key_file import Scope as KeyScope
 from service.errors import Forbidden, KeysUnusable, Unauthorized
+from service.system.fingerprint import stat_fingerprint
 
 SCHEME = "key"
 """The name of the security scheme in OpenAPI."""
@@ -84,7 +85,7 @@ class AuthGuard:
         if now_s - self._checked_s < RELOAD_S:
             return
         first, self._checked_s = self._checked_s == float("-inf"), now_s
-        fingerprint = _stat_fingerprint(file)
+        fingerprint = stat_fingerprint(file)
         if fingerprint is not None and fingerprint == self._fingerprint:
             return
         try:
@@ -140,12 +141,3 @@ class GuardedRoute(APIRoute):
             return await handle(request)
 
         return check_and_handle
-
-
-def _stat_fingerprint(file: Path) -> tuple[int, ...] | None:
-    """Values that change when the file is replaced, written or changes its mode; None if it does not exist."""
-    try:
-        state = file.stat()
-    except OSError:
-        return None
-    return state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size

@@ -1,1 +1,1 @@
-"""Business rules over ranked items, whoever ranks: diversity, caps and pins."""
+"""Business rules over ranked items, whoever ranks: boosts, diversity, caps and pins."""

@@ -1,7 +1,8 @@
 """An answer's way from pools of ranked items to its list: diversity and caps pick from them, then pins are placed.
 
 Whoever ranks is asked up to ROUNDS times: for the best items, then, while diversity and caps have not picked enough of
-them, for the best behind those. Pins take no part in that, and count towards no cap.
+them, for the best behind those. With boosts it is asked for the best of each set, which are merged to a pool. Pins take
+no part in that, and count towards no cap.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from model.contract.query import Answer, Question
 from model.contract.vocabulary import Vocabulary
+from service.business_rules.boosts import BoostedSet, Pool, ask_each, merge_sets
 from service.business_rules.caps import Cap
 from service.business_rules.diversity import Scale, pick_diverse
 from service.business_rules.pins import place_pins
@@ -34,6 +36,7 @@ class Arrangement:
         question: Question,
         vocabulary: Vocabulary,
         *,
+        boosted: Sequence[BoostedSet] = (),
         pins: Sequence[tuple[int, int]] = (),
         cap: Cap | None = None,
         diversity: float = 0.0,
@@ -41,12 +44,14 @@ class Arrangement:
     ) -> None:
         """Take the question as it would be asked without rules.
 
-        `pins` are ranks and indexes: those of items that may not be answered, or are unknown, are left out. `diversity`
-        is from 0 to 1, and `find_rows` gives the rows (n, D), of length 1, of items by index, or None if it cannot:
-        then the order stays.
+        `boosted` are disjoint, and together what the question allows; without boosts there are none. `pins` are ranks
+        and indexes: those of items that may not be answered, or are unknown, are left out. `diversity` is from 0 to 1,
+        and `find_rows` gives the rows (n, D), of length 1, of items by index, or None if it cannot: then the order
+        stays.
         """
         self._question = question
         self._vocabulary = vocabulary
+        self._boosted = boosted
         self._pins = {index: rank for rank, index in pins if _may_answer(question, index, len(vocabulary))}
         self._scores: dict[int, float] = {}
         """Of pins."""
@@ -79,20 +84,21 @@ class Arrangement:
             questions.append(self._question._replace(exclude=_NONE, candidates=pins, k=len(pins)))
         if self._most > 0:
             exclude = np.concatenate([self._question.exclude, *self._seen])
-            questions.append(self._question._replace(exclude=exclude, k=self._pool))
+            questions += ask_each(self._question._replace(exclude=exclude, k=self._pool), self._boosted)
         return questions
 
     def take(self, answers: Sequence[Answer]) -> None:
         """Take the answers to what `ask` asked, in order."""
         pending = list(answers)
         if self._pins and not self._rounds:
-            self._scores = dict(self._decode(pending.pop(0)))
+            pins, scores = self._decode(pending.pop(0))
+            self._scores = dict(zip(pins.tolist(), scores, strict=True))
         self._rounds += 1
         if not pending:
             return
-        pool = self._decode(pending[0])
-        self._exhausted = len(pool) < self._pool
-        self._pick(np.array([index for index, _ in pool], dtype=np.int32), [score for _, score in pool])
+        pool = merge_sets([*map(self._decode, pending)], self._boosted, most=self._pool)
+        self._exhausted = len(pool.indexes) < self._pool
+        self._pick(pool)
 
     def finish(self) -> Answer:
         """The list: at most k items, pins at their ranks, with the scores that whoever ranks gave them."""
@@ -103,25 +109,23 @@ class Arrangement:
     def _admit(self, index: int) -> bool:
         return self._cap is None or self._cap.admit(index)
 
-    def _decode(self, answer: Answer) -> list[tuple[int, float]]:
-        return list(zip(self._vocabulary.encode(answer.item_ids).tolist(), answer.scores, strict=True))
+    def _decode(self, answer: Answer) -> tuple[NDArray[np.int32], list[float]]:
+        return self._vocabulary.encode(answer.item_ids), answer.scores
 
-    def _pick(self, pool: NDArray[np.int32], scores: list[float]) -> None:
-        """Pick from a pool (n), best first, what diversity and cap let through."""
-        self._seen.append(pool)
+    def _pick(self, pool: Pool) -> None:
+        """Pick from a pool what diversity and cap let through."""
+        self._seen.append(pool.indexes)
         left = self._most - len(self._picked)
-        rows = self._find_rows(pool) if self._diversity and len(pool) else None
+        rows = self._find_rows(pool.indexes) if self._diversity and len(pool.indexes) else None
         if rows is None:
-            admitted = (place for place, index in enumerate(pool.tolist()) if self._admit(index))
+            admitted = (place for place, index in enumerate(pool.indexes.tolist()) if self._admit(index))
             places = list(islice(admitted, left))
         else:
-            places = self._pick_diverse(pool, scores, rows.astype(np.float64), left)
-        self._picked += [(int(pool[place]), scores[place]) for place in places]
+            places = self._pick_diverse(pool, rows.astype(np.float64), left)
+        self._picked += [(int(pool.indexes[place]), pool.scores[place]) for place in places]
 
-    def _pick_diverse(
-        self, pool: NDArray[np.int32], scores: list[float], rows: NDArray[np.float64], left: int
-    ) -> list[int]:
-        given = np.array(scores, dtype=np.float64)
+    def _pick_diverse(self, pool: Pool, rows: NDArray[np.float64], left: int) -> list[int]:
+        given = np.array(pool.values, dtype=np.float64)
         self._scale = self._scale or Scale.of(given)
         places = pick_diverse(
             self._scale.read(given),
@@ -129,7 +133,7 @@ class Arrangement:
             np.array(self._rows),
             strength=self._diversity,
             most=left,
-            admit=lambda place: self._admit(int(pool[place])),
+            admit=lambda place: self._admit(int(pool.indexes[place])),
         )
         self._rows += list(rows[places])
         return places

@@ -15,6 +15,7 @@ from service.http.status_board import StatusBoard
 from service.inference.model import LiveModel
 from service.ingest.ingestor import Ingestor
 from service.recommend.recommender import Recommender
+from service.scenarios.live_scenarios import LiveScenarios
 from service.search.item_search import ItemSearch
 from service.settings import Settings
 from service.store.circuit_breaker import CircuitBreaker
@@ -45,6 +46,7 @@ class Service:
     """None for a single bundle, which nothing changes."""
     reporter: Reporter
     tally_writer: TallyWriter
+    scenarios: LiveScenarios
     item_search: ItemSearch | None
     """None where it is switched off."""
 

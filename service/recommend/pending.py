@@ -8,6 +8,7 @@ from model.contract.allowed import Allowed
 from model.contract.query import Answer, Question
 from service.api.requests import RecommendRequest
 from service.api.responses import Degraded, Source
+from service.business_rules.boosts import BoostedSet
 from service.catalogue.live import CatalogueView
 from service.inference.model import LiveModel
 from service.store.records import History
@@ -29,6 +30,8 @@ class PendingRequest:
     history: History | None = None
     allowed: Allowed | None = None
     """The items that it may be answered with, if not all of them."""
+    boosted: Sequence[BoostedSet] = ()
+    """The same by boost, where it has boosts. Known once there is a question."""
     catalogue: CatalogueView | None = None
     """None while no item was ever changed."""
     question: Question | None = None

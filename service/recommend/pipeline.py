@@ -85,7 +85,7 @@ class Pipeline:
         start_stage(batch, "encode")
         available = self._catalogue.find_allowed(model.vocabulary)
         for pending in batch:
-            if pending.request.filter is None:
+            if pending.request.filter is None and not pending.request.boosts:
                 pending.allowed = available
             else:
                 await self._restrict(pending, available)
@@ -142,13 +142,15 @@ class Pipeline:
         _encode(self._model, pending)
 
     async def _restrict(self, pending: PendingRequest, available: Allowed | None) -> None:
-        """Find the items that the request may be answered with. What speaks against that is its failure."""
+        """Find the items that the request may be answered with, by boost, too. What speaks against is its failure."""
         pending.allowed = available
-        if pending.request.filter is None:
-            return
+        wanted, boosts = pending.request.filter, pending.request.boosts
         try:
-            pending.allowed = await self._restrictions.find(pending.request.filter, available)
-            self._on_filter(plan_of(pending.allowed))
+            if wanted is not None:
+                pending.allowed = await self._restrictions.find(wanted, available)
+                self._on_filter(plan_of(pending.allowed))
+            if boosts:
+                pending.boosted = await self._restrictions.divide(boosts, pending.allowed, available)
         except Problem as problem:
             pending.failure = problem
 
@@ -189,6 +191,10 @@ class Pipeline:
         if pending.question is None or (pending.catalogue is not None and pending.catalogue.behind):
             await self._follow_catalogue([pending])
             pending.question = None  # a batch may have encoded it meanwhile, by an older state than it now names
+
+    async def renew_catalogue(self, pending: PendingRequest) -> None:
+        """Get to know every change of the catalogue up to now, within the time that a request has left."""
+        await self._catalogue.follow(time.perf_counter(), within_s=READ_SHARE * max(0.0, pending.left_s))
 
     async def _follow_catalogue(self, batch: Sequence[PendingRequest]) -> None:
         since_s = max([pending.timer.started for pending in batch])

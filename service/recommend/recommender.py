@@ -10,11 +10,13 @@ Work for batches is divided into time slices, so that single requests run in bet
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from service.api.requests import MAX_REQUESTS, RecommendRequest
 from service.api.responses import Recommendation
-from service.errors import Invalid, Overloaded, VersionBehind
+from service.errors import CatalogueBehind, EngineUnavailable, Invalid, Overloaded, VersionBehind
 from service.recommend.batch import Outcome, ask_all
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.candidate import PATIENCE, ask_candidate
@@ -28,6 +30,8 @@ from service.recommend.weighted_semaphore import WeightedSemaphore
 from service.telemetry.metrics import Metrics
 from service.telemetry.model_metrics import VariantFallback
 from service.telemetry.stage_timer import StageTimer
+
+T = TypeVar("T")
 
 VERSION_PAUSE_S = 0.02
 MAX_BATCHED = 2 * MAX_REQUESTS
@@ -94,7 +98,8 @@ class Recommender:
         try:
             answer = await self._attempt(choice, request, timer)
         except VersionBehind as behind:
-            answer = await self._await_version(choice, request, timer, type(behind))
+            attempt = partial(self._attempt, choice, request, timer)
+            answer = await self.await_version(attempt, request, timer, type(behind))
         self._count(choice, answer)
         return answer
 
@@ -129,9 +134,11 @@ class Recommender:
         """The answer to a request of a batch, which is counted. Raises what no fallback covers."""
         variant, answer, reason = outcome
         if isinstance(answer, VersionBehind):
-            answer = await self._await_version(choice, pending.request, pending.timer, type(answer))
+            attempt = partial(self._attempt, choice, pending.request, pending.timer)
+            later: Recommendation = await self.await_version(attempt, pending.request, pending.timer, type(answer))
+            answer = later
         elif isinstance(answer, Exception):
-            answer = await self._fallback(variant, pending, answer)
+            answer = await self.fall_back(variant, pending, answer)
         if reason is not None:
             self._note_fallback(choice, reason, answer)
         self._count(choice, answer)
@@ -205,17 +212,24 @@ class Recommender:
         except BatcherStopped as refusal:
             now = self._variants.pick(None, request.variant).variant
             if now is variant or pending.question is not None:
-                return await self._fallback(variant, pending, refusal)
+                return await self.fall_back(variant, pending, refusal)
         except (Expired, QueueFull) as refusal:
-            return await self._fallback(variant, pending, refusal)
+            return await self.fall_back(variant, pending, refusal)
         finally:
             pending.abandoned = True
         return await self._ask(now, request, timer)  # it waited for its history, and its variant retired meanwhile
 
-    async def _await_version(
-        self, choice: Choice, request: RecommendRequest, timer: StageTimer, behind: type[VersionBehind]
-    ) -> Recommendation:
-        """One answer, once history and catalogue are new enough. Raises VersionBehind, at once if too many wait."""
+    async def await_version(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        request: RecommendRequest,
+        timer: StageTimer,
+        behind: type[VersionBehind],
+    ) -> T:
+        """What `attempt` gives once history and catalogue are new enough; until then it raises VersionBehind.
+
+        Raises the last of these, or `behind`, when the request's time is over, and at once if too many wait.
+        """
         if self._version_waiters >= self._max_version_waiters:
             self._metrics.shed("waiters_full")
             raise behind
@@ -225,16 +239,18 @@ class Recommender:
             while pending.left_s > VERSION_PAUSE_S:
                 await asyncio.sleep(VERSION_PAUSE_S)
                 timer.record("history")  # the wait is for the history, not for the engine
+                if behind is CatalogueBehind:  # what a request needs to know by itself is what was before it came
+                    await self._variants.champion.pipeline.renew_catalogue(pending)
                 try:
-                    return await self._attempt(choice, request, timer)
+                    return await attempt()
                 except VersionBehind as still:
                     behind = type(still)
         finally:
             self._version_waiters -= 1
         raise behind
 
-    async def _fallback(self, variant: Variant, pending: PendingRequest, outcome: Exception) -> Recommendation:
-        """The answer when the batcher gives none. Raises exceptions that no fallback covers."""
+    async def fall_back(self, variant: Variant, pending: PendingRequest, outcome: Exception) -> Recommendation:
+        """The answer when a batcher of the variant gives none. Raises exceptions that no fallback covers."""
         if isinstance(outcome, Expired | QueueFull):
             await variant.pipeline.confirm_catalogue(pending)
         match outcome:
@@ -245,6 +261,8 @@ class Recommender:
                 return await variant.pipeline.answer_degraded(pending, "overloaded")
             case BatcherStopped():
                 return await self._answer_without_engine(variant, pending)
+            case EngineUnavailable():
+                return await variant.pipeline.answer_degraded(pending, "engine_unavailable")
         raise outcome
 
     async def _answer_without_engine(self, variant: Variant, pending: PendingRequest) -> Recommendation:

@@ -11,7 +11,7 @@ from service.api.timestamps import format_rfc_3339
 from service.inference.model import LiveModel
 from service.recommend.pending import PendingRequest
 from service.recommend.role import Role
-from service.recommend.rules import rank_by_rules
+from service.recommend.rules import mark_boosted, rank_by_rules
 from service.store.records import History
 
 
@@ -30,6 +30,8 @@ def make_response(model: LiveModel, pending: PendingRequest, role: Role) -> Reco
     if pending.request.pins:
         _mark_pinned(items, pending.request.pins)
         named |= dict.fromkeys(pin.item_id for pin in pending.request.pins)
+    if pending.request.boosts:
+        mark_boosted(model, pending, items)
     if pending.request.return_metadata:
         _add_metadata(model, pending, items, pending.request.return_metadata)
     answer: Recommendation = {

@@ -6,12 +6,17 @@ it, until an item is sold out or back.
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import partial
 
 from model.contract.allowed import Allowed
 from model.contract.attributes import Attributes
+from service.api.business_rules import Boost
+from service.business_rules.boosts import BoostedSet
+from service.errors import Invalid
 from service.filters.filter import Filter
 from service.inference.model import LiveModel
+from service.recommend.divisions import Divisions
 from service.system.side_thread import SideThread
 
 KEPT = 64
@@ -34,6 +39,7 @@ class Restrictions:
         self._available: dict[Filter, tuple[Allowed, Allowed]] = {}
         """Of those kept: what was available last, and what the filter allows of it."""
         self._under_way: dict[Filter, asyncio.Task[Allowed]] = {}
+        self._divisions = Divisions(len(model.vocabulary), _thread)
 
     async def find(self, wanted: Filter, available: Allowed | None = None) -> Allowed:
         """The items that a filter allows of those available (None: all); the same object for equal ones while kept.
@@ -50,6 +56,25 @@ class Restrictions:
             if wanted in self._kept:
                 self._available[wanted] = available, both
         return both
+
+    async def divide(
+        self, boosts: Sequence[Boost], allowed: Allowed | None, available: Allowed | None
+    ) -> tuple[BoostedSet, ...]:
+        """What a request may be answered with, of which `allowed` is all (None: every item), by boost, and the rest.
+
+        Sets without items are left out, unless none has any. Raises as `find`, with pointers from /boosts on.
+        """
+        matching: list[Allowed] = []
+        for place, boost in enumerate(boosts):
+            try:
+                matching.append(await self.find(boost.filter, available))
+            except Invalid as invalid:
+                raise invalid.under(f"/boosts/{place}") from None
+        sets = await self._divisions.find(allowed, matching)
+        boosted = [BoostedSet(one, boost.add) for one, boost in zip(sets, boosts, strict=False) if one.count]
+        if sets[-1].count or not boosted:
+            boosted.append(BoostedSet(sets[-1], 0.0))
+        return tuple(boosted)
 
     async def _find(self, wanted: Filter) -> Allowed:
         known = self._kept.get(wanted)

@@ -3,7 +3,7 @@
 Every source obeys: model, neighbours and popular items.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from model.contract.columns import Value
 from model.contract.query import Answer, Question
+from service.api.responses import RankedItem
 from service.business_rules.arrangement import Arrangement
 from service.business_rules.caps import Cap, read_field
 from service.errors import EngineUnavailable, FieldError, Invalid
@@ -42,6 +43,7 @@ def arrange(model: LiveModel, pending: PendingRequest, question: Question) -> Ar
     return Arrangement(
         question,
         model.vocabulary,
+        boosted=pending.boosted,
         pins=[(pin.rank, model.vocabulary.index_of(pin.item_id)) for pin in request.pins],
         cap=None if cap is None else Cap(cap.count, partial(_read_field, model, pending, cap.field)),
         diversity=request.diversity,
@@ -57,6 +59,15 @@ def rank_by_rules(
     while not arrangement.complete:
         arrangement.take([rank(asked) for asked in arrangement.ask()])
     return arrangement.finish()
+
+
+def mark_boosted(model: LiveModel, pending: PendingRequest, items: Sequence[RankedItem]) -> None:
+    """Say of each item what was added to its score for the order, if anything. Pins stand where they stand."""
+    for item in items:
+        index = model.vocabulary.index_of(item["item_id"])
+        add = next((add for allowed, add in pending.boosted if allowed.mask[index]), 0.0)
+        if add and "pinned" not in item:
+            item["boost"] = add
 
 
 def _read_field(model: LiveModel, pending: PendingRequest, field: str, index: int) -> Collection[Value]:

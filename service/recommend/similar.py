@@ -3,10 +3,12 @@
 Both are a recommendation for the items of a session, and have its deadline and what replaces a failing engine.
 """
 
+from functools import partial
+
 from service.api.requests import RecommendRequest
 from service.api.responses import Recommendation
 from service.api.similar import SimilarItems, SimilarRequest, SimilarSource
-from service.errors import EngineUnavailable, FieldError, Invalid, NotFound
+from service.errors import EngineUnavailable, FieldError, Invalid, NotFound, VersionBehind
 from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.pending import PendingRequest
 from service.recommend.recommender import Recommender
@@ -25,8 +27,8 @@ async def find_similar(
 ) -> SimilarItems:
     """The items like those of a request that began at `started_s` (time.perf_counter).
 
-    Raises NotFound for an item that the champion does not know, and Invalid if its bundle lacks the graph or a field of
-    the filter.
+    Raises NotFound for an item that the champion does not know, Invalid if its bundle lacks the graph or a field of the
+    filter, and VersionBehind if the catalogue is not that new in time.
     """
     variant = recommender.variants.champion
     if request.by == "taste" and variant.similar is None:
@@ -39,6 +41,7 @@ async def find_similar(
         k=request.k,
         exclude_item_ids=request.exclude_item_ids,
         filter=request.filter,
+        min_catalogue_version=request.min_catalogue_version,
         timeout_ms=request.timeout_ms,
         return_metadata=request.return_metadata,
     )
@@ -47,13 +50,14 @@ async def find_similar(
     if request.by == "next":
         answer = await recommender.recommend(session, timer)
     else:
-        pending = PendingRequest(session, timer)
+        attempt = partial(_answer_by_taste, recommender, variant, session, timer)
         try:
-            answer = await _rank_by_taste(variant, pending, metrics)
-        except BatcherStopped:
-            if recommender.variants.champion is not variant:  # it retired meanwhile
-                return await find_similar(recommender, request, metrics=metrics, started_s=started_s)
-            answer = await variant.pipeline.answer_degraded(pending, "engine_unavailable")
+            try:
+                pending, answer = await attempt()
+            except VersionBehind as behind:
+                pending, answer = await recommender.await_version(attempt, session, timer, type(behind))
+        except BatcherStopped:  # it retired meanwhile
+            return await find_similar(recommender, request, metrics=metrics, started_s=started_s)
         metrics.found_similar(answer["degraded"])
         if pending.catalogue is not None and pending.catalogue.behind:
             metrics.catalogue.answered_behind()
@@ -74,29 +78,30 @@ async def find_similar(
     return found
 
 
-async def _rank_by_taste(variant: Variant, pending: PendingRequest, metrics: Metrics) -> Recommendation:
-    """The answer by cosines, or what replaces it, with `ranking` None in `pending`.
+async def _answer_by_taste(
+    recommender: Recommender, variant: Variant, session: RecommendRequest, timer: StageTimer
+) -> tuple[PendingRequest, Recommendation]:
+    """The answer by cosines, or what replaces it, with `ranking` None in the request.
 
-    Raises BatcherStopped, and what speaks against either.
+    Raises BatcherStopped if the variant is not the champion any more, and what speaks against an answer.
     """
-    pipeline = variant.pipeline
+    pending, pipeline = PendingRequest(session, timer), variant.pipeline
     await pipeline.read_histories([pending])  # of nobody: the catalogue alone
     await pipeline.encode(pending)
     if pending.question is None:
         raise pending.failure or RuntimeError("a question was not encoded")
     assert variant.similar is not None  # noqa: S101 - was asked before
+    if variant.runner.stuck:
+        return pending, await recommender.fall_back(variant, pending, EngineUnavailable())
     try:
-        if variant.runner.stuck:
-            return await pipeline.answer_degraded(pending, "engine_unavailable")
         pending.ranking = await variant.similar.submit(pending.question, expires_s=pending.expires_s)
-    except Expired:
-        return await pipeline.answer_degraded(pending, "deadline")
-    except QueueFull:
-        metrics.shed("queue_full")
-        return await pipeline.answer_degraded(pending, "overloaded")
-    except EngineUnavailable:
-        return await pipeline.answer_degraded(pending, "engine_unavailable")
+    except (Expired, QueueFull, EngineUnavailable) as refusal:
+        return pending, await recommender.fall_back(variant, pending, refusal)
+    except BatcherStopped:
+        if recommender.variants.champion is not variant:
+            raise
+        return pending, await recommender.fall_back(variant, pending, EngineUnavailable())
     answer = make_response(variant.model, pending, pipeline.role)
     if isinstance(answer, Exception):
         raise answer
-    return answer
+    return pending, answer

@@ -109,6 +109,17 @@ SIMILAR: Final = CounterDefinition(
     "nextitem_fallbacks_total; those by next count as recommendations",
     ("result",),
 )
+SCENARIOS: Final = CounterDefinition(
+    "nextitem_scenario_recommendations_total",
+    "Recommendations to requests that name a scenario, by scenario and source; names beyond the first 64 of a process "
+    "count as 'other'",
+    ("scenario", "source"),
+)
+SCENARIOS_REFUSED: Final = GaugeDefinition(
+    "nextitem_scenarios_refused",
+    "1 while a worker cannot use the scenarios file as it is, and goes on with the one before, else 0",
+    "livemax",
+)
 BATCH_SIZE: Final = HistogramDefinition("nextitem_batch_size", "Requests per batch", _SIZES)
 QUEUE_DEPTH: Final = GaugeDefinition("nextitem_queue_depth", "Requests waiting for a batch", "livesum")
 QUEUE_WAIT: Final = HistogramDefinition(

@@ -27,6 +27,7 @@ from service.telemetry.live_scores import LiveScoresCollector
 from service.telemetry.model_metrics import AnswerCounter, ModelMetrics
 from service.telemetry.multiprocess import METRICS_FOLDER
 from service.telemetry.processes import ProcessMetrics, WorkerMetrics
+from service.telemetry.scenario_metrics import ScenarioMetrics
 from service.telemetry.stage_timer import STAGES, StageTimer
 from service.telemetry.store_gauges import StoreGauges
 
@@ -85,6 +86,7 @@ class Metrics:
         self._filtered = {plan: filtered.labels(plan) for plan in PLANS}
         similar = definitions.SIMILAR.make(registry)
         self._similar = {result: similar.labels(result) for result in ("similar", *DEGRADED)}
+        self.scenarios = ScenarioMetrics(registry)
         self._batch_size = buffers.histogram(definitions.BATCH_SIZE.make(registry))
         self._queue_depth = buffers.gauge(definitions.QUEUE_DEPTH.make(registry))
         self._waiting = 0

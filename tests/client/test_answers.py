@@ -39,6 +39,16 @@ def test_an_answer_becomes_its_class():
     assert answer.unknown_item_ids == ("x",)
 
 
+def test_what_a_request_had_beside_its_history_is_told():
+    """What a boost moved, and the scenario; what is not there is None."""
+    items = [{"item_id": "i1", "score": 2, "rank": 1, "boost": -0.5}, {"item_id": "i2", "score": 1.0, "rank": 2}]
+    answer = read_changed(items=items, scenario={"name": "home", "rules": "0123abcd"})
+    assert [item.boost for item in answer.items] == [-0.5, None]
+    assert answer.scenario is not None
+    assert (answer.scenario.name, answer.scenario.rules) == ("home", "0123abcd")
+    assert read_changed().scenario is None
+
+
 def test_a_newer_service_may_say_more():
     """Fields that the client does not know, and words that it does not know."""
     assert read_changed(new={"a": 1}, degraded="something_new", source="other").degraded == "something_new"

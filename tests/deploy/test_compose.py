@@ -291,6 +291,16 @@ def test_settings_are_the_service_s(stacks: dict[str, dict[str, Any]], monkeypat
     assert (str(settings.keys_file), settings.docs) == ("/secrets/service/keys.json", True)
 
 
+def test_scenarios_are_where_the_service_looks_for_them(stacks: dict[str, dict[str, Any]]) -> None:
+    """The folder of the file is mounted, and the service can use every scenario in it."""
+    from service.scenarios.file import read_scenarios  # noqa: PLC0415 - only this test needs it
+
+    service = stacks["plain"]["services"]["service"]
+    file = Path(service["environment"]["NEXTITEM_SCENARIOS"])
+    [folder] = [mount["source"] for mount in service["volumes"] if mount["target"] == str(file.parent)]
+    assert {*read_scenarios(Path(folder) / file.name)} == {"home", "recent-first"}
+
+
 def test_clients_find_their_keys(stacks: dict[str, dict[str, Any]], prepare: Any) -> None:
     """Those that ask the service read the keys that init makes for them, and see the volume that holds them."""
     services = stacks["plain"]["services"]
@@ -329,6 +339,7 @@ def test_judge_writes_to_the_bundles_alone(stacks: dict[str, dict[str, Any]]) ->
     assert {mount["target"]: mount.get("read_only", False) for mount in services["service"]["volumes"]} == {
         "/secrets": True,
         "/bundles": True,
+        "/scenarios": True,
     }
     assert judge["cpu_shares"] < 1024
 

@@ -45,6 +45,7 @@ OTHERS = {
     "history_length": "50",
     "history_days": "30",
     "event_types": "view,wish.list,a:b",
+    "scenarios": "some/scenarios.toml",
     "search": "off",
     "search_field": "name",
     "judge": "off",

@@ -37,13 +37,23 @@ async def recommend(request: Request) -> Response:
     """Answer from the stored history, the given items, or both; with popular items when neither is known."""
     service = get_service(request)
     refuse_query(request)
-    recommend_request = _validate(await read_object(request, max_bytes=RECOMMEND_MAX_BYTES))
-    if recommend_request.variant is not None:
-        _check_may_choose(request)
-    timer = request.scope["state"]["timer"]
-    timer.record("encode")  # reading and validating the request counts as encoding
-    with cancel_on_disconnect(request):
-        answer = await service.recommender.recommend(recommend_request, timer)
+    document = await read_object(request, max_bytes=RECOMMEND_MAX_BYTES)
+    scenario = service.scenarios.find(document["scenario"]) if "scenario" in document else None
+    try:
+        recommend_request = _validate(document if scenario is None else scenario.fill(document))
+        if recommend_request.variant is not None:
+            _check_may_choose(request)
+        timer = request.scope["state"]["timer"]
+        timer.record("encode")  # reading and validating the request counts as encoding
+        with cancel_on_disconnect(request):
+            answer = await service.recommender.recommend(recommend_request, timer)
+    except Invalid as invalid:
+        if scenario is None:
+            raise
+        raise scenario.blame(invalid, document) from None
+    if scenario is not None:
+        answer["scenario"] = scenario.describe()
+        service.metrics.scenarios.answered(scenario.name, answer["source"])
     if answer["degraded"] is not None:
         request.scope["state"][PROBLEM] = answer["degraded"]
     return write(answer)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from service.api.similar import SimilarItems, SimilarRequest
 from service.api.validation import Validator
 from service.auth.guard import GuardedRoute, requires_scope
-from service.errors import NotFound, Overloaded
+from service.errors import CatalogueBehind, NotFound, Overloaded
 from service.http.body import BODY_PROBLEMS, RECOMMEND_MAX_BYTES, read_object
 from service.http.dependencies import get_service
 from service.http.disconnect import cancel_on_disconnect
@@ -23,7 +23,7 @@ _validate = Validator(SimilarRequest)
     "/similar",
     summary="Find items like others",
     response_model=SimilarItems,
-    responses={**describe_problems(*BODY_PROBLEMS, NotFound, Overloaded)},
+    responses={**describe_problems(*BODY_PROBLEMS, NotFound, CatalogueBehind, Overloaded)},
     openapi_extra={**requires_scope("recommend"), **describe_body(SimilarRequest.__name__)},
 )
 async def similar(request: Request) -> Response:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.graph import filtered, reranking
+from benchmarks.graph import boosted, filtered, reranking
 from benchmarks.graph.__main__ import format_entry, race, summarize
 from benchmarks.graph.proof import StepsDiffer, prove
 from benchmarks.graph.steps import SCORED, open_bound, open_graphs
@@ -124,3 +124,18 @@ def test_filters_are_proven_and_compared(monkeypatch, capsys):
     filtering = filtered.Filtering(CASE, open_engine(export_network(network), **ONE_CPU))
     monkeypatch.setattr(filtered, "apply_mask", lambda question, **_: question._replace(allowed=None))
     assert filtered.find_fault(filtering, network, filters=8) is not None
+
+
+def test_boosts_are_proven_and_compared(monkeypatch, capsys):
+    """Random boosts answer as sums sorted do before any is timed, and a line each says what so many cost."""
+    monkeypatch.setattr(
+        "sys.argv", ["boosted", "--cases", "12,1500,16", "--boosted", "8", "--rounds", "1", "--seconds", "0"]
+    )
+    assert boosted.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("8 boosted requests answered as sums sorted are")
+    assert [line.split(": ")[2] for line in lines[1:]] == ["0 boosts", "1 boosts", "2 boosts", "4 boosts"]
+    network = draw_network(CASE, "sasrec")
+    filtering = filtered.Filtering(CASE, open_engine(export_network(network), **ONE_CPU))
+    monkeypatch.setattr(boosted, "ask_each", lambda question, sets: [question] * len(sets))
+    assert boosted.find_fault(filtering, network, boosted=8) is not None

@@ -1,4 +1,4 @@
-"""Diversity, caps and pins: each list is that of plain loops, exactly, on a thousand random cases of each."""
+"""Boosts, diversity, caps and pins: each list is that of plain loops, exactly, on a thousand random cases of each."""
 
 import time
 from collections import Counter
@@ -11,9 +11,11 @@ from model.contract.query import Answer, Question
 from model.contract.vocabulary import Vocabulary
 from service.business_rules import arrangement
 from service.business_rules.arrangement import ROUNDS, Arrangement
+from service.business_rules.boosts import BoostedSet, merge_sets
 from service.business_rules.caps import Cap, read_field
 from service.business_rules.diversity import Scale, pick_diverse
 from service.business_rules.pins import place_pins
+from service.recommend import divisions
 
 CASES = 1000
 V, D = 40, 4
@@ -52,9 +54,11 @@ class World:
         best = self.sort(question)[: question.k]
         return Answer(VOCABULARY.decode(best), [self.scores[item] for item in best])
 
-    def arrange_slowly(self, question, *, pins, count, diversity, pool_size):
-        """The list by plain loops: pairs of item and score."""
+    def arrange_slowly(self, question, *, pins, count, diversity, pool_size, boosts=()):
+        """The list by plain loops: pairs of item and score. `boosts` are sets, which may overlap, and what they add."""
         may = self.sort(question)
+        sums = {item: self.scores[item] + next((add for items, add in boosts if item in items), 0) for item in may}
+        may.sort(key=lambda item: (-sums[item], -self.scores[item], item))
         pinned = {rank: item for rank, item in pins if item in may}
         rest = [item for item in may if item not in pinned.values()]
         picked: list[int] = []
@@ -62,16 +66,16 @@ class World:
         most, scale = question.k - len(pinned), None
         for pool in [rest[first : first + pool_size] for first in range(0, len(rest), pool_size)][:ROUNDS]:
             if scale is None:
-                lowest, highest = self.scores[pool[-1]], self.scores[pool[0]]
+                lowest, highest = sums[pool[-1]], sums[pool[0]]
                 scale = lowest, highest - lowest or 1.0
             left = list(pool)
             while left and len(picked) < most:
                 values = []
                 for item in left:
-                    value = (1 - diversity) * ((self.scores[item] - scale[0]) / scale[1])
+                    weighed = (1 - diversity) * ((sums[item] - scale[0]) / scale[1])
                     if picked and diversity:
-                        value -= diversity * max(self.cosines[item][one] for one in picked)
-                    values.append(value)
+                        weighed -= diversity * max(self.cosines[item][one] for one in picked)
+                    values.append(weighed)
                 best = left.pop(values.index(max(values)))
                 if count is None or all(taken[value] < count for value in self.values[best]):
                     picked.append(best)
@@ -93,6 +97,21 @@ def draw_question(draw):
     )
 
 
+def draw_boosts(draw):
+    """Up to four sets, often of the same items, some of none, and what each adds; sums are exact, and often equal."""
+    items = np.arange(1, V + 1)
+    sizes = draw.choice([0, 3, 12, V], size=draw.integers(1, 5))
+    return [({*draw.choice(items, size=size).tolist()}, int(draw.integers(-16, 17)) / 8) for size in sizes]
+
+
+def divide(question, boosts):
+    """As a request's boosts are divided: without sets that are empty."""
+    matching = [Allowed.only([*items], item_count=V) for items, _ in boosts]
+    sets = divisions.divide(question.allowed, matching, item_count=V)
+    adds = [*(add for _, add in boosts), 0.0]
+    return [BoostedSet(*one) for one in zip(sets, adds, strict=True) if one[0].count]
+
+
 def draw_pins(draw, k):
     """Up to ten, distinct, of any items and of unknown ones."""
     count = int(draw.integers(0, min(k, 10) + 1))
@@ -104,7 +123,8 @@ def draw_pins(draw, k):
 @pytest.mark.parametrize(
     ("rules", "factor"),
     [("pins", 10), ("caps", 1), ("caps", 10), ("diversity", 2), ("diversity", 10), ("pins caps diversity", 1),
-     ("pins caps diversity", 10)],
+     ("pins caps diversity", 10), ("boosts", 10), ("boosts pins caps diversity", 1),
+     ("boosts pins caps diversity", 10)],
 )  # fmt: skip
 def test_lists_are_those_of_plain_loops(monkeypatch, rules, factor):
     """Whatever is excluded, allowed or named, one round or several; with the scores that were given."""
@@ -116,9 +136,11 @@ def test_lists_are_those_of_plain_loops(monkeypatch, rules, factor):
         pins = draw_pins(draw, question.k) if "pins" in rules else []
         count = int(draw.integers(1, 4)) if "caps" in rules else None
         diversity = int(draw.integers(1, 9)) / 8 if "diversity" in rules else 0.0
+        boosts = draw_boosts(draw) if "boosts" in rules else []
         arranged = Arrangement(
             question,
             VOCABULARY,
+            boosted=divide(question, boosts) if boosts else (),
             pins=pins,
             cap=None if count is None else Cap(count, world.find_values),
             diversity=diversity,
@@ -131,12 +153,36 @@ def test_lists_are_those_of_plain_loops(monkeypatch, rules, factor):
         rounds[asked] += 1
         may = world.sort(question)
         others = question.k - sum(item in may for _, item in pins)
-        pool_size = max(1, others) if rules == "pins" else min(factor * question.k, V)
-        expected = world.arrange_slowly(question, pins=pins, count=count, diversity=diversity, pool_size=pool_size)
+        pool_size = min(factor * question.k, V) if count is not None or diversity else max(1, others)
+        expected = world.arrange_slowly(
+            question, pins=pins, count=count, diversity=diversity, pool_size=pool_size, boosts=boosts
+        )
         answer = arranged.finish()
         got = list(zip(VOCABULARY.encode(answer.item_ids).tolist(), answer.scores, strict=True))
-        assert got == expected, (question, pins, count, diversity)
+        assert got == expected, (question, pins, count, diversity, boosts)
     assert set(rounds) == ({1, 2, 3} if "caps" in rules and factor == 1 else set(rounds) & {1, 2})
+
+
+def test_sets_are_merged_as_sums_sort():
+    """A thousand times, whatever is rounded: scores so close that what is added makes them equal keep their order."""
+    draw = np.random.default_rng(5)
+    for _ in range(CASES):
+        scores = draw.normal(size=V + 1) * draw.choice([1e-18, 1e-7, 1.0, 1e4])
+        boosts = [(items, float(draw.uniform(-10, 10))) for items, _ in draw_boosts(draw)]
+        sets = divide(Question(NONE, NONE, None, V), boosts)
+        most = int(draw.integers(1, V + 1))
+        answers = []
+        for one in sets:
+            best = sorted(one.allowed.indexes.tolist(), key=lambda item: (-scores[item], item))[:most]
+            answers.append((np.array(best, dtype=np.int32), [float(scores[item]) for item in best]))
+        sums = {
+            item: scores[item] + next((add for items, add in boosts if item in items), 0) for item in range(1, V + 1)
+        }
+        expected = sorted(sums, key=lambda item: (-sums[item], -scores[item], item))[:most]
+        pool = merge_sets(answers, sets, most=most)
+        assert pool.indexes.tolist() == expected
+        assert pool.scores == [scores[item] for item in expected]
+        assert pool.values == [sums[item] for item in expected]
 
 
 def test_pins_are_placed_as_lists_insert():

@@ -11,6 +11,7 @@ JSON = {"content-type": "application/json"}
 EVENT = {"user_id": "u", "item_id": "i01"}
 PIN = {"item_id": "i01", "rank": 1}
 CAP = {"field": "year", "count": 1}
+BOOST = {"filter": {"field": "year", "exists": True}, "add": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -239,7 +240,35 @@ def test_wrong_envelopes(client, document, pointer, code):
         ({"items": [], "max_per": CAP | {"field": 5}}, "/max_per/field", "string_type"),
         *(({"items": [], "max_per": CAP | {"count": count}}, "/max_per/count", "range") for count in (0, -1, 501)),
         *(({"items": [], "max_per": CAP | {"count": count}}, "/max_per/count", "int_type") for count in (1.5, True)),
-        *(({"items": [], field: 1}, "", "extra_forbidden") for field in (CANARY, "scenario")),
+        *(({"items": [], "boosts": value}, "/boosts", "list_type") for value in (None, CANARY, {CANARY: 1}, 1)),
+        ({"items": [], "boosts": [CANARY]}, "/boosts/0", "object_type"),
+        ({"items": [], "boosts": [BOOST] * 5}, "/boosts", "too_long"),
+        ({"items": [], "boosts": [{"add": 1}]}, "/boosts/0/filter", "missing"),
+        ({"items": [], "boosts": [{"filter": BOOST["filter"]}]}, "/boosts/0/add", "missing"),
+        ({"items": [], "boosts": [BOOST | {CANARY: 1}]}, "/boosts/0", "extra_forbidden"),
+        *(({"items": [], "boosts": [BOOST | {"add": add}]}, "/boosts/0/add", "range") for add in (-10.1, 11, 10**9)),
+        *(
+            ({"items": [], "boosts": [BOOST | {"add": add}]}, "/boosts/0/add", "float_type")
+            for add in (None, "1", True)
+        ),
+        *(
+            ({"items": [], "boosts": [BOOST | {"filter": value}]}, "/boosts/0/filter", "wrong_type")
+            for value in (None, CANARY, [CANARY], True)
+        ),
+        (
+            {"items": [], "boosts": [BOOST | {"filter": {"any": [{"field": CANARY, "in": [1, CANARY]}]}}]},
+            "/boosts/0/filter/any/0/in",
+            "wrong_type",
+        ),
+        (
+            {"items": [], "boosts": [BOOST | {"filter": {"field": CANARY, "gt": 1}}]},
+            "/boosts/0/filter/field",
+            "unknown_field",
+        ),
+        *(({"items": [], "scenario": name}, "/scenario", "unknown_scenario") for name in (CANARY, "", f"{CANARY} ")),
+        ({"items": [], "scenario": CANARY * 10_000}, "/scenario", "unknown_scenario"),
+        *(({"items": [], "scenario": name}, "/scenario", "string_type") for name in (1, True, [CANARY], {CANARY: 1})),
+        *(({"items": [], field: 1}, "", "extra_forbidden") for field in (CANARY, "boost")),
         *(({"items": [], "timeout_ms": value}, "/timeout_ms", "range") for value in (0, -5, 9, 2001, 10**9)),
         *(({"items": [], "timeout_ms": value}, "/timeout_ms", "int_type") for value in (CANARY, "300", True, 99.5)),
     ],
@@ -271,6 +300,8 @@ def test_wrong_fields_of_recommend(client, document, pointer, code):
         ({"item_ids": ["i01"], "filter": {"all": [{"field": CANARY, "in": []}]}}, "/filter/all/0/in", "too_short"),
         ({"item_ids": ["i01"], "by": "next", "filter": {"field": CANARY, "gt": 1}}, "/filter/field", "unknown_field"),
         *(({"item_ids": ["i01"], "timeout_ms": value}, "/timeout_ms", "range") for value in (9, 2001)),
+        ({"item_ids": ["i01"], "min_catalogue_version": -1}, "/min_catalogue_version", "range"),
+        ({"item_ids": ["i01"], "min_catalogue_version": CANARY}, "/min_catalogue_version", "int_type"),
         *(({"item_ids": ["i01"], field: 1}, "", "extra_forbidden") for field in (CANARY, "user_id", "pins")),
     ],
 )
@@ -287,6 +318,7 @@ def test_wrong_fields_of_similar(client, document, pointer, code):
         ("/recommend", "{}", ""),
         ("/recommend", '{{"items":[],"max_per":{}}}', "/max_per"),
         ("/recommend", '{{"items":[],"pins":[{}]}}', "/pins/0"),
+        ("/recommend", '{{"items":[],"boosts":[{}]}}', "/boosts/0"),
         ("/similar", "{}", ""),
         ("/recommend/batch", "{}", ""),
         ("/recommend/batch", '{{"requests":[{}]}}', "/requests/0"),

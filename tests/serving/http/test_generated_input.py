@@ -47,6 +47,8 @@ SEEDS = [
     b'{"items":["i01"],"filter":{"all":[{"field":"genres","in":["c4n4ry"]},{"not":{"field":"year","gte":1,"lt":2e3}}]}}',
     b'{"items":["i01"],"filter":{"any":[{"field":"c4n4ry","exists":true},{"field":"title","in":["c4n4ry",1]}]}}',
     b'{"items":["i01"],"pins":[{"item_id":"i02","rank":1}],"max_per":{"field":"c4n4ry","count":1},"diversity":0.0}',
+    b'{"items":["i01"],"boosts":[{"filter":{"field":"genres","in":["c4n4ry","War"]},"add":-2.5}],"scenario":null}',
+    b'{"items":["i01"],"boosts":[{"filter":{"not":{"field":"year","gte":1995}},"add":1}],"scenario":"c4n4ry"}',
     b'{"item_ids":["i01"],"by":"next","k":3,"exclude_item_ids":["c4n4ry"],"filter":{"not":{"field":"c4n4ry","gt":1}}}',
 ]
 PIECES = [
@@ -167,7 +169,7 @@ RIGHT = {
 """Bodies of about that size; all are answered with 200."""
 MEMBERS = ('"{}":1', '"{}":[]', '"{}":{{}}', '"user_id":{}', '"items":[{}]')
 """Members of an object, to be repeated with numbers."""
-FIELDS = ("", '"properties":', '"exclude_item_ids":', '"filter":', '"max_per":')
+FIELDS = ("", '"properties":', '"exclude_item_ids":', '"filter":', '"max_per":', '"boosts":')
 """Where the object lies in an entry."""
 ENVELOPES = (("", 1), ("events", 1), ("events", 1000), ("requests", 256))
 """What array the entries are in, and how many."""

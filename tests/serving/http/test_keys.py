@@ -262,7 +262,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
 def test_the_file_is_looked_at_once_a_second(guarded, keys, monkeypatch):
     """Not for each request."""
     looks: list[Path] = []
-    monkeypatch.setattr(guard, "_stat_fingerprint", looks.append)
+    monkeypatch.setattr(guard, "stat_fingerprint", looks.append)
     monkeypatch.setattr(guard, "RELOAD_S", 3600)
     for _ in range(5):
         guarded.get("/metrics", headers={"authorization": f"Bearer {keys['metrics']}"})

@@ -168,7 +168,7 @@ def test_openapi_lists_what_is_built_and_nothing_else(openapi):
     assert described == {
         ("/recommend", "post"): let_in | read | {"409"},
         ("/recommend/batch", "post"): let_in | read | {"409"},
-        ("/similar", "post"): let_in | read | {"404"},
+        ("/similar", "post"): let_in | read | {"404", "409"},
         ("/events", "post"): let_in | read,
         ("/users", "get"): let_in | {"422"},
         ("/users/{user_id}/history", "get"): let_in | {"422"},
@@ -212,12 +212,14 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "pins",
         "diversity",
         "max_per",
+        "boosts",
+        "scenario",
     }
     answer = client.recommend(user_id=user, explain=True)  # `catalogue` comes with the first change
-    assert set(schemas["Recommendation"]["properties"]) == {*answer, "allowed", "catalogue"}
+    assert set(schemas["Recommendation"]["properties"]) == {*answer, "allowed", "catalogue", "scenario"}
     pins = [{"item_id": "i02", "rank": 1}]
     [item] = client.recommend(user_id=user, k=1, return_metadata=True, explain=True, pins=pins)["items"]
-    assert set(schemas["RankedItem"]["properties"]) == set(item)
+    assert set(schemas["RankedItem"]["properties"]) == {*item, "boost"}  # which no pinned one has
     similar = client.post("/similar", {"item_ids": ["i01"], "by": "next"}).json()
     assert set(schemas["SimilarItems"]["properties"]) == {*similar, "allowed", "catalogue"}
     assert set(schemas["SimilarRequest"]["properties"]) == {
@@ -226,6 +228,7 @@ def test_openapi_describes_real_bodies(openapi, client, user):
         "by",
         "exclude_item_ids",
         "filter",
+        "min_catalogue_version",
         "timeout_ms",
         "return_metadata",
     }

@@ -1,5 +1,6 @@
 """What is not available, or not allowed by a request's filter, is in no list: similar items, pins, diversity, caps."""
 
+import asyncio
 import copy
 import json
 import shutil
@@ -128,6 +129,31 @@ def test_every_rung_of_similar_items_leaves_it_out(shop, monkeypatch):
     check(find(shop, **asked), "neighbours", "engine_unavailable")
 
 
+@pytest.mark.parametrize("by", ["taste", "next"])
+def test_similar_items_may_wait_for_a_version(shop, by):
+    """409 when the catalogue does not reach it in time; the answer as soon as it does."""
+    asked = {"item_ids": ["i02"], "by": by, "timeout_ms": 100}
+    refused = shop.post("/similar", {**asked, "min_catalogue_version": 1})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:nextitem:problem:catalogue-version")
+    assert shop.post("/similar", {**asked, "min_catalogue_version": 0}).status_code == 200
+    version = say(shop, ["i07"], available=False)
+    assert find(shop, item_ids=["i02"], by=by, min_catalogue_version=version)["catalogue"]["version"] == version
+
+    async def ask_and_change():
+        asking = asyncio.create_task(
+            shop.http.post("/similar", json={**asked, "timeout_ms": 2000, "min_catalogue_version": version + 1})
+        )
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        changed = await shop.http.patch("/items/i08", json={"available": False})
+        assert changed.json()["catalogue_version"] == version + 1
+        return await asking
+
+    answer = shop.run(ask_and_change())
+    assert (answer.status_code, answer.json()["catalogue"]["version"]) == (200, version + 1)
+    assert not {"i07", "i08"} & {*names(answer.json())}
+
+
 def _fail(*_given):
     raise RuntimeError("injected")
 
@@ -249,11 +275,15 @@ def test_filter_cap_and_pins_together_as_plain_loops_have_them(shop, filtering, 
     assert min(shown.values()) > 20, shown
 
 
+BOOSTS = [{"filter": FILTERS[1][0], "add": 3}, {"filter": FILTERS[2][0], "add": -3}]
+
+
+@pytest.mark.parametrize("boosts", [[], BOOSTS], ids=["plain", "boosted"])
 @pytest.mark.parametrize("ranker", ["auto", "neighbours", "popular"])
-def test_no_pool_holds_what_is_sold_out(shop, known, monkeypatch, ranker):
-    """With diversity, and in the rounds that a cap needs behind the first pool."""
+def test_no_pool_holds_what_is_sold_out(shop, known, monkeypatch, ranker, boosts):
+    """With diversity, and in the rounds that a cap needs behind the first pool, each of them of sets or not."""
     monkeypatch.setattr(arrangement, "POOL_FACTOR", 1)
-    asked = {"items": ["i02"], "k": 6, "ranker": ranker}
+    asked = {"items": ["i02"], "k": 6, "ranker": ranker, "boosts": boosts}
     rules = {"diversity": 0.7, "max_per": {"field": "genres", "count": 2}}
     for _ in range(4):
         best = names(shop.recommend(**asked, **rules))

@@ -38,3 +38,21 @@ def test_lists_are_the_scores_in_order(neighbours, seed):
     indexes, found = neighbours.rank(question)
     assert indexes.tolist() == expected
     assert found.tolist() == [scores[item - 1] for item in expected]
+
+
+def test_one_history_is_scored_once(neighbours, monkeypatch):
+    """However many questions a request's rules make of it; another one, however equal, is scored by itself."""
+    score, scored = Sessions.score, []
+
+    def note(self, history):
+        scored.append(history)
+        return score(self, history)
+
+    monkeypatch.setattr(Sessions, "score", note)
+    question = Question(np.array([3, 5], dtype=np.int32), np.empty(0, dtype=np.int32), None, 5)
+    first = neighbours.rank(question)[0].tolist()
+    rest = neighbours.rank(question._replace(exclude=np.array(first, dtype=np.int32), k=V))[0].tolist()
+    assert sorted(first + rest) == [*range(1, V + 1)]
+    assert len(scored) == 1
+    assert neighbours.rank(question._replace(history=question.history.copy()))[0].tolist() == first
+    assert len(scored) == 2

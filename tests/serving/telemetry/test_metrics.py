@@ -26,6 +26,8 @@ CONTRACT = [
     ("nextitem_explained_total", "counter", {"result"}),
     ("nextitem_filtered_total", "counter", {"plan"}),
     ("nextitem_similar_total", "counter", {"result"}),
+    ("nextitem_scenario_recommendations_total", "counter", {"scenario", "source"}),
+    ("nextitem_scenarios_refused", "gauge", set()),
     ("nextitem_batch_size", "histogram", set()),
     ("nextitem_queue_depth", "gauge", set()),
     ("nextitem_queue_wait_seconds", "histogram", set()),
@@ -163,6 +165,21 @@ def test_labels_are_bounded(metrics):
         samples['nextitem_http_request_duration_seconds_count{code="404",method="other",route="unmatched"}'] == 10_000
     )
     assert samples['nextitem_events_total{result="rejected",type="other"}'] == 10_001
+
+
+def test_scenarios_have_series_until_there_were_sixty_four(metrics):
+    """Those of the file are there at 0; however often it changes, no more names than one file may have get series."""
+    metrics.scenarios.expect(["home", "basket"])
+    metrics.scenarios.expect([f"s{number}" for number in range(200)])
+    metrics.scenarios.answered("home", "model")
+    metrics.scenarios.answered("s199", "popular")
+    _, samples = read(metrics)
+    name = 'nextitem_scenario_recommendations_total{{scenario="{}",source="{}"}}'
+    counted = {each: samples[name.format(*each)] for each in (("home", "model"), ("basket", "model"), ("s61", "model"))}
+    assert counted == {("home", "model"): 1, ("basket", "model"): 0, ("s61", "model"): 0}
+    assert (samples[name.format("other", "popular")], samples[name.format("other", "model")]) == (1, 0)
+    assert name.format("s62", "model") not in samples
+    assert len([one for one in samples if one.startswith("nextitem_scenario_recommendations_total")]) == 65 * 3
 
 
 def test_versions_have_series_until_sixteen_followed(metrics):

@@ -1,0 +1,1 @@
+"""Named defaults for POST /recommend, from the operator's file."""
