@@ -89,14 +89,20 @@ class Recommender:
 
         Raises Invalid if the model that answers cannot do what the request names.
         """
-        # Who names a ranker compares: the answer counts for no trial.
-        choice = self._variants.pick(request.user_id if request.ranker == "auto" else None, request.variant)
+        choice = self._choose(request)
         try:
             answer = await self._attempt(choice, request, timer)
         except VersionBehind as behind:
             answer = await self._await_version(choice, request, timer, type(behind))
         self._count(choice, answer)
         return answer
+
+    def _choose(self, request: RecommendRequest) -> Choice:
+        """Who answers a lone request. Raises VariantUnavailable or Invalid if who is named is not in use."""
+        if request.ranker == "auto":
+            return self._variants.pick(request.user_id, request.variant)
+        # Who names a ranker compares: the answer counts for no trial.
+        return self._variants.pick_compared(request.ranker, request.variant)
 
     async def recommend_many(
         self, requests: Sequence[RecommendRequest], *, started_s: float
@@ -203,7 +209,7 @@ class Recommender:
             answer = await variant.batcher_for(request).submit(pending, expires_s=pending.expires_s)
             return await self._explainer.explain(variant, pending, answer) if request.explain else answer
         except BatcherStopped as refusal:
-            now = self._variants.pick(None, request.variant).variant
+            now = self._variants.pick_compared(request.ranker, request.variant).variant
             if now is variant or pending.question is not None:
                 return await self._fallback(variant, pending, refusal)
         except (Expired, QueueFull) as refusal:

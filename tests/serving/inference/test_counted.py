@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from service.inference.neighbours import Neighbours
 
 from model.contract.allowed import Allowed
 from model.contract.query import Question
 from model.contract.sessions import Sessions
-from service.inference.neighbours import Neighbours
 
 V = 30
 
