@@ -111,7 +111,7 @@ def test_closed_label_sets_exist_at_zero(metrics):
         *(f'nextitem_stage_duration_seconds_count{{stage="{name}"}}' for name in ("inference", "respond")),
         *(
             f'nextitem_recommendations_total{{source="{name}",variant="champion",version="v1"}}'
-            for name in ("model", "neighbours", "popular")
+            for name in ("model", "neighbours", "rules", "popular")
         ),
         *(f'nextitem_fallbacks_total{{reason="{name}_unavailable"}}' for name in ("store", "engine")),
         *(f'nextitem_fallbacks_total{{reason="{name}"}}' for name in ("deadline", "overloaded")),
