@@ -28,7 +28,7 @@ def _check_ranker(value: str, info: ValidationInfo) -> str:
         raise refuse(NOT_LOADED.code, NOT_LOADED.detail)
     if value != "auto" and read_context(info).get("batch"):  # neighbours for all of it would take a quarter of a second
         raise refuse("ranker_batch", "is for POST /recommend alone: requests of a batch have auto")
-    if is_version(value) and info.data.get("variant") is not None:
+    if names_version(value) and info.data.get("variant") is not None:
         raise refuse("ranker_variant", "names a version, which says who answers as variant does: give one of them")
     return value
 
@@ -47,6 +47,6 @@ Ranker = Annotated[
 ]
 
 
-def is_version(ranker: str) -> bool:
+def names_version(ranker: str) -> bool:
     """Whether a ranker is a version, and not one of the words."""
     return ranker not in RANKERS

@@ -89,20 +89,16 @@ class Recommender:
 
         Raises Invalid if the model that answers cannot do what the request names.
         """
-        choice = self._choose(request)
+        if request.ranker == "auto":
+            choice = self._variants.pick(request.user_id, request.variant)
+        else:  # who names a ranker compares: the answer counts for no trial
+            choice = self._variants.pick_compared(request.ranker, request.variant)
         try:
             answer = await self._attempt(choice, request, timer)
         except VersionBehind as behind:
             answer = await self._await_version(choice, request, timer, type(behind))
         self._count(choice, answer)
         return answer
-
-    def _choose(self, request: RecommendRequest) -> Choice:
-        """Who answers a lone request. Raises VariantUnavailable or Invalid if who is named is not in use."""
-        if request.ranker == "auto":
-            return self._variants.pick(request.user_id, request.variant)
-        # Who names a ranker compares: the answer counts for no trial.
-        return self._variants.pick_compared(request.ranker, request.variant)
 
     async def recommend_many(
         self, requests: Sequence[RecommendRequest], *, started_s: float

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from model.contract.deployment.document import VariantName
-from service.api.ranker import NOT_LOADED, NOT_PUBLISHED, RANKERS, is_version
+from service.api.ranker import NOT_LOADED, NOT_PUBLISHED, RANKERS, names_version
 from service.errors import Invalid, VariantUnavailable
 from service.recommend.assignment import assign
 from service.recommend.recommendation_id import RecommendationIds
@@ -56,7 +56,7 @@ class Variants:
         """What a request may name as its ranker: words, and versions that are called by none of them."""
         model = self.champion.model
         words = [word for word in RANKERS if word not in NOT_PUBLISHED or model.find_counted(word) is not None]
-        return words + [variant.version for variant in self.all if is_version(variant.version)]
+        return words + [variant.version for variant in self.all if names_version(variant.version)]
 
     @property
     def read_events(self) -> bool:
@@ -77,7 +77,7 @@ class Variants:
 
         Raises Invalid if the version is not loaded, and VariantUnavailable if the one that is named is not in use.
         """
-        if not is_version(ranker):
+        if not names_version(ranker):
             return self.pick(None, forced)
         for variant in self.all:
             if variant.version == ranker:

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.ranker import is_version
+from service.api.ranker import names_version
 from service.api.requests import MAX_BATCH_WITH_METADATA, MAX_REQUESTS, RecommendBatchRequest, RecommendRequest
 from service.api.responses import Recommendation, RecommendationBatch
 from service.api.validation import Validator, require_array
@@ -39,7 +39,7 @@ async def recommend(request: Request) -> Response:
     service = get_service(request)
     refuse_query(request)
     recommend_request = _validate(await read_object(request, max_bytes=RECOMMEND_MAX_BYTES))
-    if recommend_request.variant is not None or is_version(recommend_request.ranker):
+    if recommend_request.variant is not None or names_version(recommend_request.ranker):
         _check_may_choose(request)
     timer = request.scope["state"]["timer"]
     timer.record("encode")  # reading and validating the request counts as encoding
