@@ -44,7 +44,8 @@ class Rules:
         of = np.repeat(np.arange(len(newest)), lengths)
         places = np.arange(len(of)) + (self.starts[newest] - np.cumsum(lengths) + lengths)[of]
         shares = self.weights[places] * self.decay**of
-        return np.bincount(self.followers[places], weights=shares, minlength=self.item_count + 1)[1:]
+        scores = np.bincount(self.followers[places], weights=shares, minlength=self.item_count + 1)[1:]
+        return scores.astype(np.float64, copy=False)  # without any rule they are whole numbers
 
     def to_bytes(self) -> bytes:
         """The content of rules.npy."""
