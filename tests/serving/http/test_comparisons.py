@@ -15,7 +15,7 @@ from benchmarks.harness.bundles import rename_items
 from benchmarks.reliability.swaps.traffic import make_root
 from model.contract.deployment.changes import promote, set_candidate, use
 from model.contract.deployment.writer import change_deployment
-from service.auth.key_file import create_key
+from service.auth.key_file import Scope, create_key
 from service.deployment import watcher
 from service.deployment.choices import open_version
 from service.deployment.instance import Instance
@@ -133,11 +133,16 @@ def test_a_version_and_a_variant_contradict_each_other(client):
 def test_versions_are_for_keys_that_may_choose(make_client, root, tmp_path):
     """As `variant` is: else every client could load a model that nobody has tried on users."""
     file = tmp_path / "keys.json"
-    keys = {scope: create_key(file, ["recommend", *([scope] if scope else [])]) for scope in ("", "models", "admin")}
+    scopes: tuple[Scope, ...] = ("recommend", "models", "admin")
+    keys = {scope: create_key(file, ["recommend", scope]) for scope in scopes}
     client = make_client(bundle=root, keys_file=file)
     for scope, key in keys.items():
         headers = {"authorization": f"Bearer {key}"}
-        for ranker, status in (("red", 200 if scope else 403), ("popular", 200), ("blue", 422 if scope else 403)):
+        for ranker, status in (
+            ("red", 200 if scope != "recommend" else 403),
+            ("popular", 200),
+            ("blue", 422 if scope != "recommend" else 403),
+        ):
             response = client.post("/recommend", {"items": ["red-i01"], "ranker": ranker}, headers=headers)
             assert response.status_code == status, (scope, ranker, response.text)
         assert client.get("/model", headers=headers).json()["rankers"] == [*WORDS, "red"]

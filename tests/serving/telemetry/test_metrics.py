@@ -176,7 +176,7 @@ def test_versions_have_series_until_sixteen_followed(metrics):
     counted = {version: samples[name.format(version)] for version in ("v4", "v19", "other")}
     assert counted == {"v4": 1, "v19": 1, "other": 1}
     assert name.format("v3") not in samples
-    assert len([sample for sample in samples if sample.startswith("nextitem_recommendations_total")]) == 3 * 16 + 1
+    assert len([sample for sample in samples if sample.startswith("nextitem_recommendations_total")]) == 4 * 16 + 1
 
 
 def test_model_that_was_in_use_is_not_shown(metrics):
