@@ -125,7 +125,8 @@ def _load_beside(
                 require_name(bundle, version)
             return _load_tried(settings, book, bundle)
     except ModelRefused as refusal:
-        log_refusal(version, refusal)
+        if not named:  # else the watcher says so
+            log_refusal(version, refusal)
         return None
 
 
