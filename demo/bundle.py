@@ -72,8 +72,9 @@ def make_bundle(data: Path, runs: Path, bundles: Path, name: str, *, fresh: bool
     if chosen_by:
         console.print(f"It was published before. Since then {chosen_by} has chosen another version, which stays.")
     else:
-        # The console compares the model with neighbours; --similar is for POST /similar and for diversity.
-        train("publish", str(run), "--out", str(bundles), *items, "--neighbours", str(data / LOG), "--similar")
+        # The console compares the model with neighbours and rules; --similar is for POST /similar and for diversity.
+        counted = ("--neighbours", str(data / LOG), "--rules", str(data / LOG))
+        train("publish", str(run), "--out", str(bundles), *items, *counted, "--similar")
     return run
 
 

@@ -20,7 +20,7 @@ from service.catalogue.writer import CatalogueWriter
 from service.deployment.followed import Followed
 from service.deployment.instance import Instance
 from service.deployment.reporter import Reporter
-from service.deployment.startup import load_candidate, load_first
+from service.deployment.startup import load_candidate, load_compared, load_first
 from service.deployment.swap import Swapper, describe_model
 from service.deployment.tally_writer import TallyWriter
 from service.deployment.watcher import Watcher
@@ -97,12 +97,14 @@ def create_app(
     instance = Instance.from_environment()
     loaded = loaded or load_first(settings, instance.book)
     candidate = load_candidate(settings, instance.book, loaded.model)
+    answering = [one.model for one in (loaded, candidate) if one is not None]
     docs = settings.docs or settings.is_local
     routers = (*ROUTERS, make_pages(docs=docs))
     service = _make_service(
         settings,
         loaded,
         candidate,
+        load_compared(settings, instance.book, answering),
         instance=instance,
         client=connect(settings.redis_url, password_file=settings.redis_password_file),
         metrics=_make_metrics(settings, loaded.model, [*_list_routes(routers), *([(OPENAPI, "GET")] if docs else ())]),
@@ -129,6 +131,7 @@ def _make_service(
     settings: Settings,
     loaded: Loaded,
     candidate: Loaded | None,
+    compared: Sequence[Loaded],
     *,
     instance: Instance,
     client: Redis,
@@ -161,6 +164,7 @@ def _make_service(
         generation=0,
         champion=make_variant(loaded),
         candidate=None if candidate is None else make_variant(candidate),
+        compared=tuple(make_variant(one) for one in compared),
     )
     store.reads_events = variants.read_events
     metrics.model.models_loaded(len(variants.all))
@@ -172,6 +176,7 @@ def _make_service(
         instance,
         recommender=recommender,
         followed=lambda: Followed(follows=False) if watcher is None else watcher.followed,
+        also_serve=settings.also_serve,
     )
     if is_followed(settings.bundle):
         watcher = Watcher(

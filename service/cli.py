@@ -41,6 +41,8 @@ JUDGE_FLAGS = {
     "check": "check that scores were written lately, then exit: status 0 if they were, 1 with a message if not",
     "dry_run": "write nothing, and say what would be counted and decided",
 }
+REPEATABLE = ("also_serve",)
+"""Options that may be given again, for more of the same."""
 BIND_PATIENCE_S = 5.0
 """How long to wait for a port that workers of a killed service still hold."""
 
@@ -161,12 +163,28 @@ def _add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None
     for name in names:
         field = Settings.model_fields[name]
         takes: dict[str, Any] = {"action": "store_true"} if field.annotation is bool else {"metavar": name.upper()}
+        if name in REPEATABLE:
+            takes["action"] = _Join
         parser.add_argument(
             f"--{name.replace('_', '-')}",
             **takes,
             default=argparse.SUPPRESS,  # then the environment counts
             help=f"{field.description} ({describe_default(field)})".replace("%", "%%"),
         )
+
+
+class _Join(argparse.Action):
+    """Joins what an option is given each time by commas, as its environment variable has it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 - the signature of an action
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,  # noqa: ARG002 - as above
+    ) -> None:
+        before = getattr(namespace, self.dest, None)
+        setattr(namespace, self.dest, ",".join(filter(None, (before, str(values)))))
 
 
 def describe_default(field: FieldInfo) -> str:

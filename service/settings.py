@@ -42,6 +42,7 @@ JUDGE_SETTINGS = (
 )
 """The settings of `nextitem-serve judge`."""
 
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 _TYPE = re.compile(r"[A-Za-z0-9_.:-]{1,32}")
 _ALLOWED = re.compile(r"\*|(?:\*\.)?[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _SCHEMES = ("redis", "rediss", "unix")
@@ -61,6 +62,12 @@ class Settings(BaseSettings):
         le=3600,
         description="Seconds between looks at the deployment of the bundle folder: a change is served without a "
         "restart. 0: only when told, by POST /models/refresh or SIGHUP.",
+    )
+    also_serve: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        max_length=8,
+        description="Other versions of the bundle folder to load in each worker, for requests that name one as their "
+        "`ranker`; separated by commas, or the option again for each. Champion and candidate need not be named.",
     )
     redis_url: str | None = Field(
         default=None,
@@ -223,10 +230,17 @@ class Settings(BaseSettings):
         default="info", description="Lowest level of the messages to log. The log goes to stderr as JSON lines."
     )
 
-    @field_validator("event_types", "allowed_hosts", "judge_types", mode="before")
+    @field_validator("event_types", "allowed_hosts", "judge_types", "also_serve", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("also_serve")
+    @classmethod
+    def _check_versions(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(map(_VERSION.fullmatch, value)):
+            raise ValueError("give names of versions, as `nextitem-serve models list` shows them")
+        return tuple(dict.fromkeys(value))
 
     @field_validator("judge_types")
     @classmethod

@@ -173,6 +173,12 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
         help="log for nearest-session answers (as session-knn) while the network is unavailable",
     )
     parser.add_argument(
+        "--rules",
+        type=Path,
+        metavar="FILE",
+        help="log for answers by sequential rules (as rules), to compare the network with",
+    )
+    parser.add_argument(
         "--similar",
         action="store_true",
         help="let the service find similar items and diversify lists: one more item table in the bundle and in memory",

@@ -199,6 +199,7 @@ def _publish(options: argparse.Namespace) -> int:
         options.out,
         options.items,
         neighbours=options.neighbours,
+        rules=options.rules,
         similar=options.similar,
         scan=options.item_scoring,
         as_candidate=options.candidate,

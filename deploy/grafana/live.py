@@ -50,7 +50,8 @@ def show_live() -> Iterator[Panel]:
     yield show_graph(
         "Swaps and refusals",
         """What workers made of changed deployments, each worker counted, since they started, and the models in
-        memory of the worker that has the most. Normal: swaps alone; 1 model, 2 in a canary or while one is loaded.""",
+        memory of the worker that has the most. Normal: swaps alone; 1 model, 2 in a canary or while one is loaded,
+        and 1 more for each version of --also-serve.""",
         "nextitemmodelrefused",
         Query("{{result}}", f"sum by (result) ({select('nextitem_model_reloads_total')})"),
         Query("models in memory", f"max({select('nextitem_models_loaded')})"),

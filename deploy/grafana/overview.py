@@ -4,7 +4,19 @@ from collections.abc import Iterator
 
 from deploy.grafana.expressions import Query, quantile, rate, ratio, select
 from deploy.grafana.names import ANSWERED, CLIENTS, FIRING, HTTP, SLOW_S, STALE_S, UP
-from deploy.grafana.panels import GREEN, ORANGE, PURPLE, YES_NO, Limits, Look, Panel, show_graph, show_number, show_word
+from deploy.grafana.panels import (
+    GREEN,
+    ORANGE,
+    PURPLE,
+    YELLOW,
+    YES_NO,
+    Limits,
+    Look,
+    Panel,
+    show_graph,
+    show_number,
+    show_word,
+)
 
 
 def show_wellness() -> Iterator[Panel]:
@@ -106,11 +118,11 @@ def show_traffic() -> Iterator[Panel]:
     )
     yield show_graph(
         "Recommendations by source",
-        """Answers a second from the model, from neighbours (only while the engine fails) and from the popular
-        list. Normal: mostly the model. Popular grows with new users, or with trouble: see Answers that could
-        be better.""",
+        """Answers a second from the model, from neighbours (only while the engine fails, or where a request
+        names them), from sequential rules (only where a request names them) and from the popular list. Normal:
+        mostly the model. Popular grows with new users, or with trouble: see Answers that could be better.""",
         "nextitemnomodelanswers",
         Query("{{source}}", rate("nextitem_recommendations_total", by="source")),
         unit="reqps",
-        look=Look({"model": GREEN, "neighbours": PURPLE, "popular": ORANGE}, stacked=True),
+        look=Look({"model": GREEN, "neighbours": PURPLE, "rules": YELLOW, "popular": ORANGE}, stacked=True),
     )

@@ -10,6 +10,7 @@ bundles/<version>/manifest.json     fields and the sha256 of every other file (m
                   metadata.jsonl    optional: V JSON objects, line i describing index i
                   attributes.npy    optional: what the items can be filtered by (attributes.py)
                   sessions.npy      optional: who met what, for answers without the network (sessions.py)
+                  rules.npy         optional: what followed what, for comparison with the network (rules.py)
                   event_types.txt   optional: the event types that the graph knows, line i being code i
                   similar.onnx      optional, with similar_golden.json: which items are like others (similar.py)
 ```
@@ -46,6 +47,7 @@ from model.contract.manifest import (
     Manifest,
     is_plain_name,
 )
+from model.contract.rules import Rules
 from model.contract.sessions import Sessions
 from model.contract.similar import SimilarGraph, find_similar
 from model.contract.vocabulary import Vocabulary, VocabularyError
@@ -58,6 +60,7 @@ GOLDEN = "golden.json"
 METADATA = "metadata.jsonl"
 ATTRIBUTES = "attributes.npy"
 SESSIONS = "sessions.npy"
+RULES = "rules.npy"
 EVENT_TYPES = "event_types.txt"
 CURRENT = "current"
 
@@ -85,6 +88,7 @@ class Bundle:
     event_types: tuple[str, ...] = ()
     attributes: Attributes | None = None
     similar: SimilarGraph | None = None
+    rules: Rules | None = None
 
     def rank_popular(self) -> NDArray[np.int32]:
         """The whole catalogue's indexes by falling count, equal counts by item id. Shape (V)."""
@@ -202,6 +206,7 @@ class OpenBundle:
             event_types=event_types,
             attributes=self._decode_optional(contents, ATTRIBUTES, Attributes.from_bytes),
             similar=find_similar(contents),
+            rules=self._decode_optional(contents, RULES, Rules.from_bytes),
         )
 
     def read_catalogue(self) -> tuple[Vocabulary, NDArray[np.int64]]:

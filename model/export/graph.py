@@ -36,6 +36,7 @@ from model.contract.event_inputs import ABSENT
 from model.contract.golden import Golden, golden_to_bytes
 from model.contract.manifest import Manifest
 from model.contract.query import INPUTS
+from model.contract.rules import Rules
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
 from model.export.gru_operator import use_operators
@@ -128,6 +129,7 @@ def publish_bundle(
     histories: Sequence[Sequence[int]],
     metadata: Mapping[str, Mapping[str, object]] | None = None,
     sessions: Sessions | None = None,
+    rules: Rules | None = None,
     event_types: Sequence[str] = (),
     similar: bool = False,
     scan: Scan | None = None,
@@ -136,10 +138,10 @@ def publish_bundle(
     """Export, check against PyTorch on `histories` (item indexes, oldest first), and write the bundle.
 
     Who answers from it is for the caller to say. `counts` (V) is how often each item occurs, `metadata` what is known
-    of items by id and what they can be filtered by, `sessions` what answers without the network, `event_types` those
-    that the network knows, in the order of their codes, `lineage` where a retrained network comes from; with `similar`
-    it also ranks the items that are like others. Raises ExportError when the graph and PyTorch disagree; then nothing
-    is written.
+    of items by id and what they can be filtered by, `sessions` what answers without the network, `rules` what it can be
+    compared with, `event_types` those that the network knows, in the order of their codes, `lineage` where a retrained
+    network comes from; with `similar` it also ranks the items that are like others. Raises ExportError when the graph
+    and PyTorch disagree; then nothing is written.
     """
     graph, examples = _export_checked(network, vocabulary, histories, scan=scan, type_count=len(event_types))
     files = {
@@ -153,6 +155,8 @@ def publish_bundle(
         files[bundle.ATTRIBUTES] = gather_attributes(vocabulary, metadata).to_bytes()
     if sessions is not None:
         files[bundle.SESSIONS] = sessions.to_bytes()
+    if rules is not None:
+        files[bundle.RULES] = rules.to_bytes()
     if event_types:
         files[bundle.EVENT_TYPES] = bundle_content.encode_types(event_types)
     if similar:

@@ -38,11 +38,11 @@ class RankedItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelName:
-    """The model in use, whether or not it made this answer."""
+    """The model in use, whether or not it made this answer. `comparison`: it answers only requests that name it."""
 
     name: str
     version: str
-    variant: VariantName
+    variant: Literal["champion", "candidate", "comparison"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Recommendation:
     items: tuple[RankedItem, ...]
     count: int
     requested: int
-    source: Literal["model", "neighbours", "popular"]
+    source: Literal["model", "neighbours", "rules", "popular"]
     degraded: Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"] | None
     model: ModelName
     history: HistoryState | None
@@ -238,7 +238,10 @@ class RefusedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDescription:
-    """The champion of the worker that answers. `generation` is that of the deployment which it serves."""
+    """The champion of the worker that answers. `generation` is that of the deployment which it serves.
+
+    `rankers`: what a request may name as its `ranker`, words and loaded versions.
+    """
 
     name: str
     version: str
@@ -254,6 +257,7 @@ class ModelDescription:
     variant: VariantName
     candidate: CandidateDescription | None
     refused: RefusedModel | None
+    rankers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,10 +288,15 @@ class DeploymentDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelList:
-    """The newest versions, oldest training first, and the deployment."""
+    """The newest versions, oldest training first, and the deployment.
+
+    `rankers`: what a request may name as its `ranker`; `refused`: versions for comparison that cannot be loaded.
+    """
 
     versions: tuple[VersionDescription, ...]
     deployment: DeploymentDescription
+    rankers: tuple[str, ...]
+    refused: tuple[RefusedModel, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

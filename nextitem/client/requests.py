@@ -93,7 +93,7 @@ class RecommendRequest(TypedDict, total=False):
     min_catalogue_version: int | None
     timeout_ms: int
     variant: Literal["champion", "candidate"] | None
-    ranker: Literal["auto", "model", "neighbours", "popular"]
+    ranker: Literal["auto", "model", "neighbours", "rules", "popular"] | str
     return_metadata: bool | Sequence[str]
     explain: bool
     pins: Sequence[Pin]

@@ -18,16 +18,15 @@ from pydantic import (
 
 from model.contract.deployment.document import MODES, WHY_MAX, VariantName
 from service.api.business_rules import Boosts, Cap, Diversity, Pins, ScenarioName
-from service.api.fields import MAX_FIELD_NAME, MAX_K, Id, read_context
+from service.api.fields import MAX_FIELD_NAME, MAX_K, Id, Version, read_context
 from service.api.filter_field import FilterField
+from service.api.ranker import Ranker
 from service.api.timestamps import EARLIEST_MS, MAX_AHEAD_MS, parse_rfc_3339
 from service.api.validation import refuse
 from service.settings import DEFAULT_TYPE
 from service.store.event import EVENT_ID_PATTERN
 
 MAX_ITEMS = 1000
-NAME_PATTERN = "^[0-9A-Za-z][0-9A-Za-z._-]*$"
-"""What may name a version, as model.contract.manifest has it."""
 MAX_REQUESTS = 256
 MAX_LISTED = 10_000
 MAX_EVENTS = 1000
@@ -41,29 +40,14 @@ MAX_BATCH_WITH_METADATA = 5000
 MIN_TIMEOUT_MS = 10
 MAX_TIMEOUT_MS = 2000
 TIMEOUT_MS = 300
-RANKERS = ("auto", "model", "neighbours", "popular")
 MAX_EXPLAINED = 50
 
 EventId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^{EVENT_ID_PATTERN}$")]
 # fail_fast: ten thousand wrong ids make one error, not ten thousand.
 Items = Annotated[list[Id], Field(max_length=MAX_ITEMS, fail_fast=True)]
-Version = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=NAME_PATTERN)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Listed = Annotated[list[Id], Field(max_length=MAX_LISTED, fail_fast=True)]
 Candidates = Annotated[list[Id], Field(min_length=1, max_length=MAX_LISTED, fail_fast=True)]
-
-
-def _check_ranker(value: str, info: ValidationInfo) -> str:
-    if value not in RANKERS:
-        raise refuse("unknown_ranker", "must be auto, model, neighbours or popular")
-    if value != RANKERS[0] and read_context(info).get(
-        "batch"
-    ):  # neighbours for all of it would take a quarter of a second
-        raise refuse("ranker_batch", "is for POST /recommend alone: requests of a batch have auto")
-    return value
-
-
-Ranker = Annotated[str, AfterValidator(_check_ranker), WithJsonSchema({"type": "string", "enum": [*RANKERS]})]
 
 
 def _check_metadata_fields(value: object, info: ValidationInfo) -> object:
@@ -152,9 +136,10 @@ class RecommendRequest(BaseModel):
     )
     ranker: Ranker = Field(
         default="auto",
-        description="what is to rank, for comparisons: `auto` takes the best that is available; `model`, `neighbours` "
-        "and `popular` that one, and popular items where it knows nothing. 422 `unknown_ranker` if the bundle has "
-        "no neighbours; not in a batch",
+        description="what is to rank, for comparisons: `auto` takes the best that is available; `model`, `neighbours`, "
+        "`rules` and `popular` that one, and popular items where it knows nothing; a version that is loaded its model, "
+        "for a key with the scope `models` or `admin`. 422 `unknown_ranker` if the bundle has no neighbours or rules, "
+        "or the version is not loaded; not in a batch",
     )
     return_metadata: MetadataFields = Field(
         default=False,

@@ -17,7 +17,9 @@ from typing_extensions import TypedDict
 from model.contract.deployment.document import VariantName
 
 Degraded = Literal["store_unavailable", "engine_unavailable", "deadline", "overloaded"]
-Source = Literal["model", "neighbours", "popular"]
+Source = Literal["model", "neighbours", "rules", "popular"]
+AnsweringVariant = Literal["champion", "candidate", "comparison"]
+"""`comparison`: a version that answers only the requests that name it."""
 Metadata = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": True})]
 """An item's metadata: an object, or an orjson.Fragment of one, which is written as it is."""
 
@@ -47,11 +49,14 @@ class RankedItem(TypedDict):
 
 
 class ModelName(TypedDict):
-    """The model in use, whether or not it made this answer. `variant` says whether it is the champion or on trial."""
+    """The model in use, whether or not it made this answer. `variant` says whether it is the champion or on trial.
+
+    Or that it is loaded beside them, for requests that name its version.
+    """
 
     name: str
     version: str
-    variant: VariantName
+    variant: AnsweringVariant
 
 
 class HistoryState(TypedDict):
@@ -213,6 +218,7 @@ class ModelDescription(TypedDict):
     """The answer of GET /model. `provider` is the execution provider that ONNX Runtime uses.
 
     `generation` is that of the deployment which this worker serves; `follows` says whether it follows its changes.
+    `rankers`: what this worker can be asked for by `ranker`, words and versions.
     """
 
     name: str
@@ -229,6 +235,7 @@ class ModelDescription(TypedDict):
     variant: VariantName
     candidate: CandidateDescription | None
     refused: RefusedModel | None
+    rankers: list[str]
 
 
 class VersionDescription(TypedDict):
@@ -256,10 +263,16 @@ class DeploymentDescription(TypedDict):
 
 
 class ModelList(TypedDict):
-    """The answer of GET /models: the newest versions, oldest training first, and the deployment."""
+    """The answer of GET /models: the newest versions, oldest training first, and the deployment.
+
+    Of the worker that answers: `rankers`, as GET /model has them, and `refused`, versions of --also-serve that it
+    cannot load.
+    """
 
     versions: list[VersionDescription]
     deployment: DeploymentDescription
+    rankers: list[str]
+    refused: list[RefusedModel]
 
 
 class Refreshed(TypedDict):

@@ -14,3 +14,5 @@ class Followed:
     deployment: Deployment | None = None
     """The last one that could be read."""
     refusal: Refusal | None = None
+    not_compared: tuple[Refusal, ...] = ()
+    """Why versions that should be served for comparison are not."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from service.api.responses import RefusedModel
+from service.api.timestamps import format_rfc_3339
 from service.errors import ModelRefused
 
 RETRY_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
@@ -24,6 +26,10 @@ class Refusal:
     since_ms: int
     generation: int
     """Of the deployment that named the version when it was last refused."""
+
+    def describe(self) -> RefusedModel:
+        """What clients are told."""
+        return RefusedModel(version=self.version, code=self.code, since=format_rfc_3339(self.since_ms))
 
 
 class Retries:

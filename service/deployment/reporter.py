@@ -34,12 +34,19 @@ class Reporter:
     """Reports what a worker serves: within LOOK_EVERY_S when it changes, and every REPORT_EVERY_S seconds."""
 
     def __init__(
-        self, client: Redis, instance: Instance, *, recommender: Recommender, followed: Callable[[], Followed]
+        self,
+        client: Redis,
+        instance: Instance,
+        *,
+        recommender: Recommender,
+        followed: Callable[[], Followed],
+        also_serve: tuple[str, ...] = (),
     ) -> None:
         self._client = client
         self._instance = instance
         self._recommender = recommender
         self._followed = followed
+        self._also_serve = also_serve
         self._changed = asyncio.Event()
         self._reported: WorkerState | None = None
         self._reported_s = float("-inf")
@@ -86,6 +93,7 @@ class Reporter:
             at_ms=now_ms(),
             folder_id="" if followed.deployment is None else followed.deployment.folder_id,
             breaker_open=variants.candidate is not None and variants.candidate.monitor.out_of_use,
+            also_serve=self._also_serve,
         )
 
     async def _remove_dead(self) -> None:

@@ -1,16 +1,17 @@
 """What a worker serves when it starts: the champion, or else the newest earlier version that can be used.
 
-And the candidate, where loading it later would hold up answers.
+And the versions beside it, where loading them later would hold up answers.
 """
 
 import logging
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from model.contract.bundle import OpenBundle
 from model.contract.deployment.document import Deployment
-from service.deployment.candidate import is_version
+from service.deployment.beside import is_version, list_answering, require_name
 from service.deployment.choices import (
     list_choices,
     log_refusal,
@@ -90,11 +91,42 @@ def load_candidate(settings: Settings, book: ProbeBook, champion: LiveModel) -> 
     version = None if deployment is None or deployment.mode != "canary" else deployment.candidate
     if deployment is None or version is None or not is_version(champion, deployment.champion, deployment):
         return None
+    return _load_beside(settings, book, version, deployment)
+
+
+def load_compared(settings: Settings, book: ProbeBook, loaded: Sequence[LiveModel]) -> list[Loaded]:
+    """Load the versions to be served for comparison that `loaded` has none of, by the rule of `load_candidate`."""
+    if not settings.also_serve:
+        return []
+    try:
+        deployment = read_followed(settings.bundle)
+    except StartFailed:
+        return []  # the watcher says so
+    if deployment is None:
+        _log.error("--also-serve is left out: the bundle is a single one, and no folder of versions")
+        return []
+    missing = [
+        version
+        for version in settings.also_serve
+        if version not in list_answering(deployment)
+        and not any(is_version(model, version, deployment) for model in loaded)
+    ]
+    found = [_load_beside(settings, book, version, deployment, named=True) for version in missing]
+    return [one for one in found if one is not None]
+
+
+def _load_beside(
+    settings: Settings, book: ProbeBook, version: str, deployment: Deployment, *, named: bool = False
+) -> Loaded | None:
+    """Load a version that was tried. With `named` requests name it, and its folder must be called as it is."""
     try:
         with book.take_turn(), open_version(settings.bundle, version, pin=deployment.digests.get(version)) as bundle:
+            if named:
+                require_name(bundle, version)
             return _load_tried(settings, book, bundle)
     except ModelRefused as refusal:
-        log_refusal(version, refusal)
+        if not named:  # else the watcher says so
+            log_refusal(version, refusal)
         return None
 
 

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime
@@ -89,15 +89,45 @@ class Swapper:
 
     def load_candidate(self, bundle: OpenBundle, deployment: Deployment, *, loop: asyncio.AbstractEventLoop) -> None:
         """Let a bundle answer the candidate's users from now on. Raises ModelRefused, and the champion answers them."""
+
+        def enter(candidate: Variant) -> None:
+            champion = self._recommender.variants.champion
+            before = [self._exchange(deployment, loop, champion=champion, candidate=candidate)]
+            self._retire(before, loop)  # it may have been loaded for comparison
+
+        self._load_beside(bundle, deployment, enter, loop=loop, says="Serving the candidate %s")
+
+    def load_compared(self, bundle: OpenBundle, deployment: Deployment, *, loop: asyncio.AbstractEventLoop) -> None:
+        """Let a bundle answer the requests that name its version from now on. Raises ModelRefused."""
+
+        def enter(variant: Variant) -> None:
+            now = self._recommender.variants
+            compared = [*(one for one in now.compared if one.version != variant.version), variant]
+            before = [
+                self._exchange(deployment, loop, champion=now.champion, candidate=now.candidate, compared=compared)
+            ]
+            del now
+            self._retire(before, loop)
+
+        self._load_beside(bundle, deployment, enter, loop=loop, says="Serving %s for comparison")
+
+    def _load_beside(
+        self,
+        bundle: OpenBundle,
+        deployment: Deployment,
+        enter: Callable[[Variant], None],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        says: str,
+    ) -> None:
         watch = LoopWatch()
         call(loop, watch.start)
         try:
-            candidate = self._load(bundle)
-            self._exchange(deployment, loop, champion=self._recommender.variants.champion, candidate=candidate)
+            enter(self._load(bundle))
         finally:
             call(loop, watch.stop)
         _log.info(
-            "Serving the candidate %s",
+            says,
             f"{bundle.manifest.name} {bundle.manifest.version}",
             extra={"fields": {"generation": deployment.generation, "loop_stood_s": round(watch.longest_s, 4)}},
         )
@@ -150,12 +180,17 @@ class Swapper:
         *,
         champion: Variant,
         candidate: Variant | None = None,
+        compared: Sequence[Variant] | None = None,
     ) -> Variants:
-        """Let these answer, as the deployment wants it. Returns what answered before."""
+        """Let these answer, as the deployment wants it; the compared ones stay if none are given.
+
+        Returns what answered before.
+        """
 
         def exchange() -> Variants:
             before = self._recommender.variants
-            variants = make_variants(deployment, before, champion=champion, candidate=candidate)
+            others = before.compared if compared is None else compared
+            variants = make_variants(deployment, before, champion=champion, candidate=candidate, compared=others)
             # Until the old variants have answered, histories are read as any of them wants.
             self._store.reads_events = self._store.reads_events or variants.read_events
             for variant in variants.all:
@@ -192,9 +227,18 @@ class Swapper:
 
 
 def make_variants(
-    deployment: Deployment, before: Variants, *, champion: Variant, candidate: Variant | None
+    deployment: Deployment,
+    before: Variants,
+    *,
+    champion: Variant,
+    candidate: Variant | None,
+    compared: Sequence[Variant] = (),
 ) -> Variants:
-    """Who answers by a deployment, with what is loaded. What was counted of a generation goes on being counted."""
+    """Who answers by a deployment, with what is loaded. What was counted of a generation goes on being counted.
+
+    Of the compared ones those stay that neither champion nor candidate is a version of.
+    """
+    named = {champion.version, None if candidate is None else candidate.version}
     canary = deployment.mode == "canary" and deployment.candidate is not None
     is_counted = (before.folder_id, before.generation) == (deployment.folder_id, deployment.generation)
     counted = before.tally if is_counted else None
@@ -207,6 +251,7 @@ def make_variants(
         ids=before.ids if before.ids.key == deployment.id_key else RecommendationIds(deployment.id_key),
         tally=(counted or VariantTally()) if canary else None,
         folder_id=deployment.folder_id,
+        compared=tuple(variant for variant in compared if variant.version not in named),
     )
 
 

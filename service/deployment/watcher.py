@@ -18,6 +18,7 @@ from model.contract.deployment.document import Deployment, DeploymentError, find
 from model.contract.manifest import BundleError
 from service.deployment.candidate import CandidateWatch
 from service.deployment.choices import open_version
+from service.deployment.comparisons import Comparisons
 from service.deployment.followed import Followed
 from service.deployment.instance import Instance
 from service.deployment.probe import Verdict, probe
@@ -67,6 +68,9 @@ class Watcher:
         self._candidate = CandidateWatch(
             settings, instance, recommender=recommender, swapper=swapper, try_bundle=self._try
         )
+        self._comparisons = Comparisons(
+            settings, instance, recommender=recommender, swapper=swapper, try_bundle=self._try
+        )
         self._return = ReturnToLast(self._root, recommender=recommender, swapper=swapper)
         self._deployment: Deployment | None = None
         self._stray: str | None = None
@@ -85,7 +89,9 @@ class Watcher:
     def followed(self) -> Followed:
         """What this worker knows of the deployment."""
         refusal = self._retries.refusal or self._candidate.refusal
-        return Followed(follows=True, deployment=self._deployment, refusal=refusal)
+        return Followed(
+            follows=True, deployment=self._deployment, refusal=refusal, not_compared=tuple(self._comparisons.refusals)
+        )
 
     def start(self) -> None:
         """Begin to watch, for the running loop. The first look is at once."""
@@ -152,8 +158,8 @@ class Watcher:
         self._swapper.count_models()
         if self._serves(deployment):
             self._settle(deployment, changed=deployment != before)
-            if (acts or before is None) and self._candidate.follow(deployment, loop=self._require_loop()):
-                self._settle(deployment, changed=True)
+            if acts or before is None:
+                self._look_beside(deployment)
             return
         if acts and self._candidate.is_champion_of(deployment):
             place = self._return.describe(deployment, self._folder_name)
@@ -171,6 +177,15 @@ class Watcher:
             self._refuse(version, refusal, generation=deployment.generation)
         except StartFailed as error:
             self._refuse(version, ModelRefused("engine", str(error)), generation=deployment.generation)
+
+    def _look_beside(self, deployment: Deployment) -> None:
+        """Load what should serve beside the champion: the candidate, and versions for comparison."""
+        if self._candidate.follow(deployment, loop=self._require_loop()):
+            self._settle(deployment, changed=True)
+        while self._comparisons.follow(deployment, loop=self._require_loop()):
+            if self._settings.follow_s:  # a change of the deployment goes before the next one
+                self._woken.set()
+                return
 
     def _serves(self, deployment: Deployment) -> bool:
         champion = self._recommender.variants.champion

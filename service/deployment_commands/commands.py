@@ -183,7 +183,12 @@ def _prune(options: argparse.Namespace) -> int:
         return _refuse(
             f"it cannot be seen which versions workers use ({sight.fault}): --force prunes all the same", REFUSED
         )
-    in_use = {version for worker in sight.others for version in (worker.champion, worker.candidate) if version}
+    in_use = {
+        version
+        for worker in sight.others
+        for version in (worker.champion, worker.candidate, *worker.also_serve)
+        if version
+    }
     removed = prune(
         options.bundle,
         keep=options.keep,

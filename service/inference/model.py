@@ -17,10 +17,10 @@ from model.contract.manifest import BundleError, Manifest
 from model.contract.query import INPUTS, Answer, Question, decode_answers, is_signature, stack_questions
 from model.contract.vocabulary import Vocabulary
 from service.errors import EngineUnavailable, ModelRefused
+from service.inference.counted import Counted
 from service.inference.engine import CUDA, CUDA_TOLERANCE, Engine, open_engine
 from service.inference.item_masks import apply_mask
 from service.inference.leave_one_out import leave_each_out
-from service.inference.neighbours import Neighbours
 from service.inference.popular import Popular
 from service.inference.refusal import refuse_bundle
 from service.inference.reranking import pick_rerankings, rerank
@@ -47,13 +47,15 @@ class LiveModel:
     vocabulary: Vocabulary
     engine: Engine
     popular: Popular
-    neighbours: Neighbours | None
+    neighbours: Counted | None
     metadata: tuple[bytes, ...] | None
     event_types: tuple[str, ...] = ()
     attributes: Attributes | None = None
     """What its items can be filtered by."""
     similar: SimilarItems | None = None
     """None where the bundle has no graph of similar items."""
+    rules: Counted | None = None
+    """Sequential rules, for comparison alone."""
 
     @property
     def reads_events(self) -> bool:
@@ -111,7 +113,15 @@ class LiveModel:
     def rank_neighbours(self, question: Question) -> Answer:
         """Answer from the sessions most similar to the history. Only where there are `neighbours`."""
         assert self.neighbours is not None  # noqa: S101 - who asks has looked
-        indexes, scores = self.neighbours.rank(question)
+        return self.rank_counted(self.neighbours, question)
+
+    def find_counted(self, name: str) -> Counted | None:
+        """The ranker of that name that counts, if the bundle has it."""
+        return next((one for one in (self.neighbours, self.rules) if one is not None and one.name == name), None)
+
+    def rank_counted(self, counted: Counted, question: Question) -> Answer:
+        """Answer by `neighbours` or by `rules`."""
+        indexes, scores = counted.rank(question)
         return Answer(self.vocabulary.decode(indexes.tolist()), scores.tolist())
 
     def release(self) -> None:
@@ -169,11 +179,12 @@ def load_model(
             ),
         ),
         popular=Popular.from_order(bundle.rank_popular(), bundle.counts),
-        neighbours=None if bundle.sessions is None else Neighbours.from_sessions(bundle.sessions, bundle.counts),
+        neighbours=None if bundle.sessions is None else Counted.from_sessions(bundle.sessions, bundle.counts),
         metadata=bundle.metadata,
         event_types=bundle.event_types,
         attributes=bundle.attributes,
         similar=load_similar(bundle, threads=threads, tolerance=CPU_TOLERANCE) if similar else None,
+        rules=None if bundle.rules is None else Counted.from_rules(bundle.rules, bundle.counts),
     )
     try:
         _check_golden(model, bundle.golden)

@@ -36,8 +36,9 @@ class Monitor:
 
     def ran(self, questions: int, seconds: float | None) -> None:
         """Count a run: its seconds, None for a failed one."""
-        if self._tally is not None and self._role is not None and seconds is not None:
-            self._tally.add_run(self._role.name, seconds)
+        role = None if self._role is None else self._role.name
+        if self._tally is not None and role is not None and role != "comparison" and seconds is not None:
+            self._tally.add_run(role, seconds)
         if self._champion is None:
             self.first_runs.record(failed=seconds is None)
         else:

@@ -5,6 +5,7 @@ reason as `degraded`:
   model      from the stored history and the request's items, or from the items alone while the store is down
   neighbours from the bundle's sessions most similar to the history, if the engine fails and the bundle has sessions
   popular    no known item (a cold start, not degraded), no store, no engine, no time left, or over a limit
+Sequential rules rank only for requests that name them.
 """
 
 import asyncio
@@ -15,17 +16,18 @@ from functools import partial
 from model.contract.allowed import Allowed
 from model.contract.event_inputs import Events
 from model.contract.query import Answer, Question, encode_question
+from service.api.ranker import NOT_PUBLISHED
 from service.api.responses import Degraded, Recommendation
 from service.catalogue.live import LiveCatalogue
 from service.errors import (
     CatalogueBehind,
     EngineUnavailable,
-    FieldError,
     HistoryBehind,
     Invalid,
     Problem,
     StoreUnavailable,
 )
+from service.inference.counted import Counted
 from service.inference.item_masks import Plan, plan_of
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
@@ -40,16 +42,13 @@ from service.store.circuit_breaker import CircuitBreaker, ran_out
 from service.store.history import HistoryStore
 from service.store.records import History
 
-WITHOUT_MODEL = ("neighbours", "popular")
+WITHOUT_MODEL = ("neighbours", "rules", "popular")
 """Rankers that a request may name and that leave the engine alone."""
 READ_SHARE = 0.4
 """Share of the remaining time that the store may take, so that enough remains to answer without it."""
 LAST_SHARE = 0.1
 LAST_MOMENT_S = 0.005
 """How long an answer whose time is over may yet look at the catalogue: a share of its time limit, and no less."""
-_NO_NEIGHBOURS = FieldError(
-    "/ranker", "unknown_ranker", "the bundle has no neighbours: publish it with --neighbours to have them"
-)
 
 
 class Pipeline:
@@ -74,7 +73,7 @@ class Pipeline:
         self._runner = runner
         self._restrictions = restrictions
         self._on_filter = on_filter
-        self._neighbours_turn = asyncio.Lock()  # a thread at a time: comparisons must not crowd out answers
+        self._counted_turn = asyncio.Lock()  # a thread at a time: comparisons must not crowd out answers
         self.role = Role("champion", 0, RecommendationIds(""))
         """What the answers call the model."""
 
@@ -115,17 +114,19 @@ class Pipeline:
     async def answer_without_model(self, pending: PendingRequest) -> Recommendation:
         """Answer by the ranker of WITHOUT_MODEL that the request names.
 
-        Raises VersionBehind, Invalid if the bundle has no neighbours, and what `Restrictions.find` does.
+        Raises VersionBehind, Invalid if the bundle lacks the ranker, and what `Restrictions.find` does.
         """
-        if pending.request.ranker == "neighbours" and self._model.neighbours is None:
-            raise Invalid([_NO_NEIGHBOURS])
+        ranker = pending.request.ranker
+        counted = self._model.find_counted(ranker)
+        if counted is None and ranker in NOT_PUBLISHED:
+            raise Invalid([NOT_PUBLISHED[ranker]])
         await self.read_histories([pending])
         if not pending.wanted:  # its history may not have been read
             return await self.answer_degraded(pending, "deadline")
         start_stage([pending], "encode")
         await self.encode(pending)
-        if pending.request.ranker == "neighbours" and pending.question and len(pending.question.history):
-            await self._rank_neighbours(pending, pending.question)
+        if counted is not None and pending.question and len(pending.question.history):
+            await self._rank_counted(pending, pending.question, counted)
         start_stage([pending], "respond")
         answer = make_response(self._model, pending, self.role)
         if isinstance(answer, Exception):
@@ -154,17 +155,17 @@ class Pipeline:
         except Problem as problem:
             pending.failure = problem
 
-    async def _rank_neighbours(self, pending: PendingRequest, question: Question) -> None:
-        """Rank by neighbours in another thread, since it takes milliseconds of the event loop."""
+    async def _rank_counted(self, pending: PendingRequest, question: Question, counted: Counted) -> None:
+        """Rank by what counts, in another thread, since it takes milliseconds of the event loop."""
         start_stage([pending], "queue")
         try:
-            async with asyncio.timeout(max(0.0, pending.left_s)), self._neighbours_turn:
+            async with asyncio.timeout(max(0.0, pending.left_s)), self._counted_turn:
                 start_stage([pending], "inference")
-                rank: Callable[[Question], Answer] = self._model.rank_neighbours
+                rank: Callable[[Question], Answer] = partial(self._model.rank_counted, counted)
                 if pending.request.ruled:
                     rank = partial(rank_by_rules, self._model, pending, rank=rank)
                 pending.ranking = await asyncio.to_thread(rank, question)
-                pending.ranked_by = "neighbours"
+                pending.ranked_by = counted.name
         except TimeoutError:
             pending.degraded = "deadline"
 

@@ -93,8 +93,10 @@ class Recommender:
 
         Raises Invalid if the model that answers cannot do what the request names.
         """
-        # Who names a ranker compares: the answer counts for no trial.
-        choice = self._variants.pick(request.user_id if request.ranker == "auto" else None, request.variant)
+        if request.ranker == "auto":
+            choice = self._variants.pick(request.user_id, request.variant)
+        else:  # who names a ranker compares: the answer counts for no trial
+            choice = self._variants.pick_compared(request.ranker, request.variant)
         try:
             answer = await self._attempt(choice, request, timer)
         except VersionBehind as behind:
@@ -210,7 +212,7 @@ class Recommender:
             answer = await variant.batcher_for(request).submit(pending, expires_s=pending.expires_s)
             return await self._explainer.explain(variant, pending, answer) if request.explain else answer
         except BatcherStopped as refusal:
-            now = self._variants.pick(None, request.variant).variant
+            now = self._variants.pick_compared(request.ranker, request.variant).variant
             if now is variant or pending.question is not None:
                 return await self.fall_back(variant, pending, refusal)
         except (Expired, QueueFull) as refusal:

@@ -62,11 +62,13 @@ async def find_similar(
         if pending.catalogue is not None and pending.catalogue.behind:
             metrics.catalogue.answered_behind()
         source = None if pending.ranking is None else "similar"
+    ranked_by = source or answer["source"]
+    assert ranked_by != "rules"  # noqa: S101 - they rank only for who names them
     found = SimilarItems(
         items=answer["items"],
         count=answer["count"],
         requested=answer["requested"],
-        source=source or answer["source"],
+        source=ranked_by,
         degraded=answer["degraded"],
         model=answer["model"],
         took_ms=answer["took_ms"],

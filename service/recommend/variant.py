@@ -7,10 +7,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from model.contract.deployment.document import VariantName
 from model.contract.query import Answer, Question
 from service.api.requests import MAX_TIMEOUT_MS, RecommendRequest
-from service.api.responses import Recommendation
+from service.api.responses import AnsweringVariant, Recommendation
 from service.catalogue.live import LiveCatalogue
 from service.inference.loading import Loaded
 from service.inference.model import LiveModel
@@ -100,7 +99,7 @@ class Variant:
         return self.model.manifest.version
 
     @property
-    def name(self) -> VariantName:
+    def name(self) -> AnsweringVariant:
         """What its answers call it."""
         return self.pipeline.role.name
 
@@ -109,11 +108,11 @@ class Variant:
     ) -> None:
         """Answer in this role from now on; as a candidate, a share of users beside this champion.
 
-        A candidate never runs on the event loop's thread, where a run that turns slow would hold up the champion.
+        The champion alone may run on the event loop's thread, where a run that turns slow holds up all others.
         """
         self.pipeline.role = self._ruled_pipeline.role = role
         self.monitor.assume(role, tally, None if champion is None else champion.runner)
-        self.runner.may_block = champion is None
+        self.runner.may_block = role.name == "champion"
         for batcher in self._batchers:
             batcher.max_waiting = max(1, int(max(share, CANDIDATE_WAITING) * self._max_waiting))
 

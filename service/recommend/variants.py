@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from model.contract.deployment.document import VariantName
-from service.errors import VariantUnavailable
+from service.api.ranker import NOT_LOADED, NOT_PUBLISHED, RANKERS, names_version
+from service.errors import Invalid, VariantUnavailable
 from service.recommend.assignment import assign
 from service.recommend.recommendation_id import RecommendationIds
 from service.recommend.role import Role
@@ -42,11 +43,20 @@ class Variants:
     """What this worker counts of both; None without a canary."""
     folder_id: str = ""
     """Of the deployment; "" before one was read."""
+    compared: tuple[Variant, ...] = ()
+    """Other versions, which answer only requests that name them."""
 
     @property
     def all(self) -> tuple[Variant, ...]:
-        """The champion, and the candidate if there is one."""
-        return (self.champion,) if self.candidate is None else (self.champion, self.candidate)
+        """The champion, the candidate if there is one, and the others."""
+        return (self.champion, *(() if self.candidate is None else (self.candidate,)), *self.compared)
+
+    @property
+    def rankers(self) -> list[str]:
+        """What a request may name as its ranker: words, and versions that are called by none of them."""
+        model = self.champion.model
+        words = [word for word in RANKERS if word not in NOT_PUBLISHED or model.find_counted(word) is not None]
+        return words + [variant.version for variant in self.all if names_version(variant.version)]
 
     @property
     def read_events(self) -> bool:
@@ -59,6 +69,20 @@ class Variants:
         if self.candidate is not None:
             role = Role("candidate", self.generation, self.ids)
             self.candidate.assume(role, self.tally, champion=self.champion, share=self.share)
+        for variant in self.compared:
+            variant.assume(Role("comparison", self.generation, self.ids), None, share=0.0)
+
+    def pick_compared(self, ranker: str, forced: VariantName | None = None) -> Choice:
+        """Who answers a request by its ranker, which may be a version, or the one that it names; no trial counts it.
+
+        Raises Invalid if the version is not loaded, and VariantUnavailable if the one that is named is not in use.
+        """
+        if not names_version(ranker):
+            return self.pick(None, forced)
+        for variant in self.all:
+            if variant.version == ranker:
+                return Choice(variant)
+        raise Invalid([NOT_LOADED])
 
     def pick(self, user_id: str | None, forced: VariantName | None = None) -> Choice:
         """Who answers a user, or the one that the request names. Raises VariantUnavailable if that is not in use."""

@@ -1,11 +1,12 @@
 """What each worker serves, in one hash of the store. `nextitem-serve models status` reads it.
 
 A field for each worker, `<instance>:<pid>`, holding JSON:
-{"folder_id", "generation", "champion", "candidate", "breaker_open",
+{"folder_id", "generation", "champion", "candidate", "also_serve", "breaker_open",
  "refused": null | {"version", "code", "since", "generation"}, "at_ms"}.
 `folder_id` is deployment.json's, "" for a worker of a single bundle: services of several bundle folders may share a
 store. `since` is RFC 3339; the `generation` beside it is that of the deployment that named what is refused.
 `breaker_open`: the candidate is loaded, but out of use for a minute, since it fails or is slow.
+`also_serve`: the versions that the worker is to have for comparison, loaded or not.
 A worker renews its field every REPORT_EVERY_S seconds; a field that is older than EXPIRES_S is nobody's.
 """
 
@@ -48,6 +49,8 @@ class WorkerState:
     at_ms: int
     folder_id: str = ""
     breaker_open: bool = False
+    also_serve: tuple[str, ...] = ()
+    """The versions that it is to have for comparison, loaded or not."""
 
     @property
     def instance(self) -> str:
@@ -63,6 +66,7 @@ class WorkerState:
                 "generation": self.generation,
                 "champion": self.champion,
                 "candidate": self.candidate,
+                "also_serve": self.also_serve,
                 "breaker_open": self.breaker_open,
                 "refused": None
                 if refused is None
@@ -142,6 +146,7 @@ def _decode(worker: str, content: bytes | str) -> WorkerState | None:
             at_ms=int(document["at_ms"]),
             folder_id=str(document.get("folder_id", "")),
             breaker_open=bool(document.get("breaker_open", False)),
+            also_serve=tuple(map(str, document.get("also_serve", ()))),
         )
     except (ValueError, KeyError, TypeError):
         return None

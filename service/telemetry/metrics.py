@@ -13,8 +13,7 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
-from model.contract.deployment.document import VariantName
-from service.api.responses import Degraded
+from service.api.responses import AnsweringVariant, Degraded
 from service.inference.item_masks import Plan
 from service.store.failures import ERROR_KINDS, ErrorKind
 from service.store.operations import OPERATIONS, Operation
@@ -129,7 +128,7 @@ class Metrics:
             for stage, histogram in self._stages.items():
                 histogram.observe(timer.stage_seconds.get(stage, 0.0))
 
-    def answered(self, *, source: str, degraded: Degraded | None, version: str, variant: VariantName) -> None:
+    def answered(self, *, source: str, degraded: Degraded | None, version: str, variant: AnsweringVariant) -> None:
         """Count a recommendation."""
         self.answers.inc(source, version, variant)
         if degraded is not None:

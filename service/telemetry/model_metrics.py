@@ -13,7 +13,7 @@ from service.telemetry.multiprocess import METRICS_FOLDER
 VERSIONS: Final = 16
 """How many versions have series of their own, the last ones that this process served."""
 OTHER_VERSION: Final = "other"
-SOURCES: Final = ("model", "neighbours", "popular")
+SOURCES: Final = ("model", "neighbours", "rules", "popular")
 Reload = Literal["swapped", "refused", "malformed"]
 RELOADS: tuple[Reload, ...] = get_args(Reload)
 VariantFallback = Literal["not_loaded", "unpublished", "breaker_open", "full", "stopped", "slow", "failed"]

@@ -144,9 +144,10 @@ def test_recommend_lists_unseen_items_of_every_user(fitted, tmp_path):
 
 @pytest.fixture(scope="module")
 def published(fitted, tmp_path_factory) -> Bundle:
-    """The bundle of that run, with neighbours, similar items and a scan in whole numbers."""
+    """The bundle of that run, with neighbours, rules, similar items and a scan in whole numbers."""
     folder = tmp_path_factory.mktemp("bundles")
-    more = ["--item-scoring", "int8", "--neighbours", str(fitted.log), "--similar"]
+    counted = ["--neighbours", str(fitted.log), "--rules", str(fitted.log)]
+    more = ["--item-scoring", "int8", *counted, "--similar"]
     assert main(["publish", str(fitted.run), "--out", str(folder), *more]) == 0
     return read_bundle(folder)
 
@@ -225,6 +226,21 @@ def test_a_bundle_holds_the_histories_of_the_neighbours_file(fitted, published):
     pairs = {("u00", item) for item in published.vocabulary.decode(met.tolist())}
     assert pairs == {pair for pair in fitted.list_pairs() if pair[0] == "u00"}
     assert len(sessions.moments) == 24
+
+
+def test_a_bundle_holds_what_follows_what_in_the_rules_file(fitted, published):
+    """Items that somebody met after the item, and no others; the weightiest first."""
+    rules, followed = published.rules, set()
+    for item in range(1, len(published.vocabulary) + 1):
+        own = slice(rules.starts[item], rules.starts[item + 1])
+        assert (np.diff(rules.weights[own]) <= 0).all()
+        followed |= {(item, follower) for follower in rules.followers[own].tolist()}
+    met: dict[str, list[int]] = {}
+    for line in fitted.log.read_text().splitlines()[1:]:
+        user, item_id = line.split(",")[:2]
+        met.setdefault(user, []).append(published.vocabulary.index_of(item_id))
+    after = {(one, other) for items in met.values() for place, one in enumerate(items) for other in items[place + 1 :]}
+    assert followed == {(one, other) for one, other in after if one != other}
 
 
 def test_ctrl_c_saves_and_the_resumed_run_is_the_whole_one(tmp_path, cycle_csv, recipe, capsys):

@@ -17,6 +17,7 @@ def clean_environment(monkeypatch):
 
 OTHERS = {
     "bundle": "some/bundle",
+    "also_serve": "20261120T101500-old,v1",
     "redis_url": "rediss://host:1/2",
     "redis_password_file": "some/file",
     "durability": "relaxed",
@@ -140,6 +141,9 @@ def test_empty_variable_is_an_absent_one(monkeypatch):
         ({"event_types": "view,two words"}, "1 to 64 types"),
         ({"event_types": "view,"}, "1 to 64 types"),
         ({"event_types": ",".join(f"t{number}" for number in range(64)) + ",view"}, "1 to 64 types"),
+        ({"also_serve": "../v1"}, "names of versions"),
+        ({"also_serve": "v1,"}, "names of versions"),
+        ({"also_serve": ",".join(f"v{number}" for number in range(9))}, "--also-serve (NEXTITEM_ALSO_SERVE)"),
         ({"timeout_ms": "5"}, "--timeout-ms (NEXTITEM_TIMEOUT_MS)"),
     ],
 )
@@ -148,6 +152,12 @@ def test_wrong_values_are_named(given, said):
     sentence = fault(**given)
     assert said in sentence
     assert "\n" not in sentence
+
+
+def test_versions_may_be_named_one_at_a_time():
+    """The option again for each, or several at once; each counts once."""
+    arguments = ["--bundle", "b", "--also-serve", "v1", "--also-serve", "v2,v1"]
+    assert Settings(**vars(make_parser().parse_args(arguments))).also_serve == ("v1", "v2")
 
 
 def test_values_are_not_repeated():

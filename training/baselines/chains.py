@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from model.contract.rules import DECAY, WINDOW, share_below_rules
 from training.baselines.rules import count_rules
 from training.baselines.sparse_rows import count_within
 from training.data.histories import Histories
@@ -21,13 +22,12 @@ class RulesBaseline:
     """
 
     def __init__(
-        self, train: Histories, item_count: int, *, reach: int = 20, decay: float = 0.7, window: int = 50
+        self, train: Histories, item_count: int, *, reach: int = 20, decay: float = DECAY, window: int = WINDOW
     ) -> None:
         self.item_count = item_count
         self._decay, self._window = decay, window
         self._rules = count_rules(train, item_count, reach=reach)
-        popular = count_items(train, item_count)
-        self._popular: NDArray[np.float64] = popular / (popular.sum() + 1) * _BELOW_RULES
+        self._popular = share_below_rules(count_items(train, item_count))
 
     def score(self, histories: Histories) -> Tensor:
         """Decayed sums of rules (B, V). An empty history gets popularity alone."""
@@ -62,6 +62,3 @@ class Markov:
         rows, positions = found.flatten()
         scores[filled[rows], self._next[positions] - 1] += self._counts[positions]
         return torch.from_numpy(scores)
-
-
-_BELOW_RULES = 1e-12  # less than the least weight of a rule: 0.7 ** 49 / 20 over the square root of a million

@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from model.contract.rules import FOLLOWERS, Rules
+from model.contract.rules import MOST_RULES as MOST_PUBLISHED
 from model.nets.rules import SequentialRules
 from training.baselines.sparse_rows import count_within, find_highest
 from training.data.histories import Histories
@@ -29,6 +31,18 @@ def count_rules(train: Histories, item_count: int, *, reach: int = 20) -> sparse
         weights = np.full(int(other.sum()), 1 / step)
         counts = counts + sparse.csr_array((weights, (first[other], then[other] - 1)), shape=shape)
     return sparse.csr_array(sparse.diags_array(np.maximum(counts.sum(axis=1), 1) ** -0.5) @ counts)
+
+
+def gather_rules(train: Histories, item_count: int) -> Rules:
+    """The weightiest rules of each item, for a bundle: as many of each as its size allows, equal ones by index."""
+    counts = count_rules(train, item_count).tocoo()
+    kept = find_highest(counts.row, counts.col, counts.data, min(FOLLOWERS, MOST_PUBLISHED // item_count))
+    starts = np.searchsorted(counts.row[kept], np.arange(item_count + 2))
+    return Rules(
+        starts=starts.astype(np.int64),
+        followers=counts.col[kept].astype(np.int32) + 1,
+        weights=counts.data[kept].astype(np.float32),
+    )
 
 
 def learn_rules(train: Histories, item_count: int, most: int) -> SequentialRules:

@@ -14,6 +14,7 @@ from model.contract.deployment.changes import set_candidate, use
 from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
 from model.contract.deployment.writer import change_deployment
 from model.contract.manifest import BundleError
+from model.contract.rules import Rules
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
 from model.export.graph import publish_bundle
@@ -22,6 +23,7 @@ from model.export.ranking import Scan
 from model.nets.network import SequenceNetwork
 from model.nets.nova import Nova
 from training.baselines.neighbours import gather_sessions
+from training.baselines.rules import gather_rules as gather_all_rules
 from training.data.item_features import Metadata
 from training.data.items import read_items
 from training.data.reader import read_log
@@ -38,6 +40,7 @@ def publish_run(
     items: Path | None,
     *,
     neighbours: Path | None = None,
+    rules: Path | None = None,
     similar: bool = False,
     scan: Scan | None = None,
     as_candidate: bool = False,
@@ -45,12 +48,14 @@ def publish_run(
 ) -> Path:
     """Publish the kept weights of a run under `root` and make them the champion, or the candidate in shadow.
 
-    `neighbours` is a log, all of whose histories answer while the network cannot. With `similar` the bundle also ranks
-    the items that are like others. With `force` a bundle is named that knows little of the champion's catalogue. Raises
-    what `write_run` and `deploy` do.
+    `neighbours` is a log, all of whose histories answer while the network cannot, and `rules` one whose sequential
+    rules can be compared with the network. With `similar` the bundle also ranks the items that are like others. With
+    `force` a bundle is named that knows little of the champion's catalogue. Raises what `write_run` and `deploy` do.
     """
     sessions = None if neighbours is None else partial(_gather_sessions, neighbours, run.recipe.data)
-    folder = write_run(run, root, read_items(items) if items else None, gather=sessions, similar=similar, scan=scan)
+    counted = None if rules is None else partial(_gather_rules, rules, run.recipe.data)
+    given = read_items(items) if items else None
+    folder = write_run(run, root, given, gather=sessions, gather_rules=counted, similar=similar, scan=scan)
     deploy(root, folder.name, as_candidate=as_candidate, force=force)
     return folder
 
@@ -85,6 +90,7 @@ def write_run(
     given: Metadata | None,
     *,
     gather: Callable[[Vocabulary], Sessions] | None = None,
+    gather_rules: Callable[[Vocabulary], Rules] | None = None,
     similar: bool = False,
     scan: Scan | None = None,
     lineage: Mapping[str, Any] | None = None,
@@ -93,7 +99,8 @@ def write_run(
 
     The metadata `given` goes before what `fit` was given. A network that was trained for new items (model.id_dropout)
     is published with those given, too. `gather` makes the sessions that answer while the network cannot, as
-    `session-knn` does. With `similar` the bundle also ranks the items that are like others.
+    `session-knn` does, and `gather_rules` the rules that it can be compared with, as `rules` are. With `similar` the
+    bundle also ranks the items that are like others.
 
     Without a `scan` the catalogue's size chooses how items are ranked (model/export/ranking.py).
 
@@ -127,6 +134,7 @@ def write_run(
             histories=histories,
             metadata=metadata,
             sessions=None if gather is None else gather(vocabulary),
+            rules=None if gather_rules is None else gather_rules(vocabulary),
             event_types=() if run.event_features is None else run.event_features.event_types,
             name=name,
             similar=similar,
@@ -142,6 +150,10 @@ def write_run(
 def _gather_sessions(data: Path, recipe: DataRecipe, vocabulary: Vocabulary) -> Sessions:
     log = read_log(data, recipe, vocabulary=vocabulary)
     return gather_sessions(log.histories, len(vocabulary), log.timestamps_ms)
+
+
+def _gather_rules(data: Path, recipe: DataRecipe, vocabulary: Vocabulary) -> Rules:
+    return gather_all_rules(read_log(data, recipe, vocabulary=vocabulary).histories, len(vocabulary))
 
 
 def _name_metrics(run: Run, results: dict[str, Any]) -> dict[str, float]:

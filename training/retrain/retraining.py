@@ -14,11 +14,13 @@ from model.contract.deployment.changes import set_candidate
 from model.contract.deployment.document import Deployment, DeploymentError, DeploymentRefused
 from model.contract.deployment.writer import change_deployment
 from model.contract.manifest import BundleError
+from model.contract.rules import Rules
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
 from training.baselines.catalogue import make_baseline
 from training.baselines.neighbours import gather_sessions
+from training.baselines.rules import gather_rules
 from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.items import read_items
@@ -133,8 +135,11 @@ class Retraining:
             "offline": evidence,
         }
         gather = partial(_gather_sessions, self.log) if self.champion.bundle.sessions is not None else None
+        rules = partial(_gather_rules, self.log) if self.champion.bundle.rules is not None else None
         similar = self.champion.bundle.similar is not None
-        folder = write_run(run, self.order.bundle, metadata, gather=gather, similar=similar, lineage=lineage)
+        folder = write_run(
+            run, self.order.bundle, metadata, gather=gather, gather_rules=rules, similar=similar, lineage=lineage
+        )
         why = "; ".join([offline["why"], *warnings])
         change = partial(_put_on_trial, folder.name, replaces=self.order.replace)
         try:
@@ -200,7 +205,14 @@ def _summarise(offline: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gather_sessions(log: Log, vocabulary: Vocabulary) -> Sessions:
-    """The sessions of a log for a vocabulary that has all its items, and maybe more."""
+    return gather_sessions(_encode(log, vocabulary), len(vocabulary), log.timestamps_ms)
+
+
+def _gather_rules(log: Log, vocabulary: Vocabulary) -> Rules:
+    return gather_rules(_encode(log, vocabulary), len(vocabulary))
+
+
+def _encode(log: Log, vocabulary: Vocabulary) -> Histories:
+    """The histories of a log by a vocabulary that has all its items, and maybe more."""
     index_of = np.append(0, vocabulary.encode(log.vocabulary.item_ids)).astype(np.int32)
-    histories = Histories(index_of[log.items], log.offsets[:-1], log.offsets[1:])
-    return gather_sessions(histories, len(vocabulary), log.timestamps_ms)
+    return Histories(index_of[log.items], log.offsets[:-1], log.offsets[1:])

@@ -15,13 +15,11 @@ from service.api.responses import (
     HistoryExport,
     ItemDescription,
     ModelDescription,
-    RefusedModel,
 )
 from service.api.timestamps import format_rfc_3339
 from service.auth.audit import audited, users_listed
 from service.auth.guard import GuardedRoute, requires_scope
 from service.catalogue.live import CatalogueView
-from service.deployment.refusals import Refusal
 from service.errors import Invalid, NotFound, Overloaded, SearchNotReady, StoreUnavailable
 from service.http.dependencies import get_service
 from service.http.parameters import (
@@ -228,9 +226,10 @@ async def get_model(request: Request) -> Response:
             metrics=dict(manifest.metrics),
             generation=variants.generation,
             follows=followed.follows,
-            variant=variants.champion.name,
+            variant="champion",
             candidate=_describe_candidate(followed.deployment, variants.candidate),
-            refused=_describe_refusal(followed.refusal),
+            refused=None if followed.refusal is None else followed.refusal.describe(),
+            rankers=variants.rankers,
         )
     )
 
@@ -241,9 +240,3 @@ def _describe_candidate(deployment: Deployment | None, loaded: Variant | None) -
     share = deployment.share if deployment.mode == "canary" else None
     in_use = loaded is not None and loaded.version == deployment.candidate and not loaded.monitor.out_of_use
     return CandidateDescription(version=deployment.candidate, mode=deployment.mode, share=share, in_use=in_use)
-
-
-def _describe_refusal(refusal: Refusal | None) -> RefusedModel | None:
-    if refusal is None:
-        return None
-    return RefusedModel(version=refusal.version, code=refusal.code, since=format_rfc_3339(refusal.since_ms))

@@ -18,7 +18,7 @@ from model.contract.deployment.writer import change_deployment
 from model.contract.manifest import BundleError
 from service.api.operator_responses import TrialReport
 from service.api.requests import CandidateRequest, DeploymentRequest, ShareRequest, UseRequest
-from service.api.responses import DeploymentDescription, ModelList, Refreshed, VersionDescription
+from service.api.responses import DeploymentDescription, ModelList, Refreshed, RefusedModel, VersionDescription
 from service.api.validation import Validator
 from service.auth.audit import KEY_ID
 from service.auth.guard import GuardedRoute, requires_scope
@@ -56,9 +56,12 @@ _files = SideThread("files", limit=8)
     openapi_extra=requires_scope("models"),
 )
 async def get_models(request: Request) -> Response:
-    """The newest versions of the bundle folder, and the deployment."""
+    """The newest versions of the bundle folder, the deployment, and which versions may be asked for comparison."""
     refuse_query(request)
-    return write(await _files.run(partial(_list_models, get_service(request).settings.bundle)))
+    service = get_service(request)
+    rankers = service.recommender.variants.rankers
+    refused = [refusal.describe() for refusal in service.followed.not_compared]
+    return write(await _files.run(partial(_list_models, service.settings.bundle, rankers, refused)))
 
 
 @router.get(
@@ -139,7 +142,7 @@ def _require_folder(root: Path) -> None:
         raise NotFound("This service serves one bundle, and no folder of them.")
 
 
-def _list_models(root: Path) -> ModelList:
+def _list_models(root: Path, rankers: list[str], refused: list[RefusedModel]) -> ModelList:
     _require_folder(root)
     try:
         deployment, versions = read_deployment(root), list_versions(root)
@@ -148,6 +151,8 @@ def _list_models(root: Path) -> ModelList:
     return ModelList(
         versions=[_describe_version(version, deployment) for version in versions[-MAX_VERSIONS:]],
         deployment=_describe(deployment),
+        rankers=rankers,
+        refused=refused,
     )
 
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api.ranker import names_version
 from service.api.requests import MAX_BATCH_WITH_METADATA, MAX_REQUESTS, RecommendBatchRequest, RecommendRequest
 from service.api.responses import Recommendation, RecommendationBatch
 from service.api.validation import Validator, require_array
@@ -41,7 +42,7 @@ async def recommend(request: Request) -> Response:
     scenario = service.scenarios.find(document["scenario"]) if "scenario" in document else None
     try:
         recommend_request = _validate(document if scenario is None else scenario.fill(document))
-        if recommend_request.variant is not None:
+        if recommend_request.variant is not None or names_version(recommend_request.ranker):
             _check_may_choose(request)
         timer = request.scope["state"]["timer"]
         timer.record("encode")  # reading and validating the request counts as encoding
@@ -87,7 +88,7 @@ async def recommend_batch(request: Request) -> Response:
 def _check_may_choose(request: Request) -> None:
     """Raise Forbidden unless the key may choose who answers."""
     guard: AuthGuard = request.app.state.auth_guard
-    guard.require_any(request, "models", "admin", what="The field variant")
+    guard.require_any(request, "models", "admin", what="The field variant, or a version as ranker,")
 
 
 async def _read_batch(request: Request, slices: TimeSlices) -> list[RecommendRequest]:

@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from model.contract import rules as published
+from training.baselines import rules as counting
 from training.baselines.catalogue import make_baseline
 from training.baselines.neighbours import ItemNeighbours, SessionNeighbours, gather_sessions
 from training.baselines.popular import RecentPopularity
@@ -97,6 +99,36 @@ def test_only_the_newest_sessions_are_candidates(make_histories):
         times = np.array([1, 2, ends[0], 3, ends[1], 99])
         scorer = SessionNeighbours(gather_sessions(train, 5, times, neighbours=1, candidates=1), train)
         assert scorer.score(make_histories([[1]]))[0].tolist()[winner - 1] > 1e-3
+
+
+def test_published_rules_are_those_that_are_measured(make_histories, random_rows):
+    """What a bundle holds scores as the baseline `rules` does, and ranks alike, popularity included."""
+    train, asked = random_rows
+    scorer = make_baseline(BASELINES["rules"](name="rules"), make_histories(train), V, None)
+    rules = published.Rules.from_bytes(counting.gather_rules(make_histories(train), V).to_bytes(), V)
+    shares = published.share_below_rules(np.bincount(np.concatenate(train).astype(int), minlength=V + 1)[1:])
+    for history in ([], *asked):
+        expected = scorer.score(make_histories([history]))[0].numpy()
+        scores = rules.score(np.array(history, dtype=np.int32)) + shares
+        np.testing.assert_allclose(scores, expected, rtol=1e-6)
+        assert (np.argsort(-scores, kind="stable") == np.argsort(-expected, kind="stable")).all()
+
+
+@pytest.mark.parametrize(("followers", "most"), [(3, 2**24), (200, 3 * V)])
+def test_published_rules_are_the_weightiest(make_histories, random_rows, monkeypatch, followers, most):
+    """So many of each item, and so many in all; equal ones by index."""
+    monkeypatch.setattr(counting, "FOLLOWERS", followers)
+    monkeypatch.setattr(counting, "MOST_PUBLISHED", most)
+    train = make_histories(random_rows[0])
+    whole = counting.count_rules(train, V).toarray()
+    rules = counting.gather_rules(train, V)
+    for item in range(1, V + 1):
+        own = slice(rules.starts[item], rules.starts[item + 1])
+        expected = sorted((-weight, follower) for follower, weight in enumerate(whole[item], 1) if weight)[:3]
+        assert rules.followers[own].tolist() == [follower for _, follower in expected]
+        np.testing.assert_allclose(rules.weights[own], [-weight for weight, _ in expected], rtol=1e-6)
+    assert rules.starts[0] == rules.starts[1] == 0
+    assert len(rules.followers) == 3 * V
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -102,7 +102,7 @@ def trained_place(tmp_path_factory, events):
     gone = [(GONE[0], item, 1_700_000_000 + step) for step, item in enumerate(["i00", GONE[1], "i01", "i02"])]
     log = write_csv(place.folder / "older.csv", [*older, *gone])
     fit(make_recipe(RECIPE), log, place.runs / "first", resume=False, items=None, stop=lambda: False, baselines=())
-    publish_run(Run.open(place.runs / "first"), place.bundles, None, neighbours=log, similar=True)
+    publish_run(Run.open(place.runs / "first"), place.bundles, None, neighbours=log, rules=log, similar=True)
     return place
 
 

@@ -65,6 +65,7 @@ def test_champion_gets_a_candidate(place, call, archive):
     bundle = read_bundle(place.bundles / deployment.candidate)
     assert set(place.LATE) <= set(bundle.vocabulary.item_ids)
     assert bundle.sessions is not None
+    assert bundle.rules is not None
     assert bundle.similar is not None
     lineage = bundle.manifest.lineage
     assert lineage

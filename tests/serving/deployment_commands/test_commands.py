@@ -255,6 +255,8 @@ def test_another_folder_on_the_store_is_not_mixed_up(command, report, tmp_path, 
     assert command("status", "--wait", "--timeout-s", "5", store=report.url)[0] == 0
     monkeypatch.setattr("model.contract.deployment.versions.YOUNG_S", -1.0)
     assert command("prune", "--keep", "0", "--dry-run", store=report.url)[1] == "Would remove other\n"
+    report("a:1", 1, "v2", also_serve=["other"])
+    assert command("prune", "--keep", "0", "--dry-run", store=report.url)[1] == "There is nothing to remove.\n"
 
 
 def test_waiting_for_all_workers(command, report):

@@ -27,12 +27,14 @@ from model.contract.bundle import (
     ATTRIBUTES,
     MANIFEST,
     METADATA,
+    RULES,
     SESSIONS,
     describe_file,
     locate_bundle,
     read_bundle,
 )
 from model.contract.bundle_content import encode_metadata
+from model.contract.rules import Rules
 from model.contract.sessions import Sessions
 from service.app import Application, create_app
 from service.embedded.server import EmbeddedStore
@@ -185,7 +187,7 @@ def ask_in_time() -> Callable[..., list]:
 
 @pytest.fixture(scope="session")
 def filterable_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny bundle with metadata of every kind that items can be filtered by, and with neighbours."""
+    """The tiny bundle with metadata of every kind that items can be filtered by, with neighbours and with rules."""
     root = shutil.copytree(BUNDLE, tmp_path_factory.mktemp("filterable") / "bundles")
     folder = locate_bundle(root)
     vocabulary = read_bundle(root).vocabulary
@@ -199,9 +201,21 @@ def filterable_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / METADATA).write_bytes(encode_metadata(vocabulary, known))
     (folder / ATTRIBUTES).write_bytes(gather_attributes(vocabulary, known).to_bytes())
     (folder / SESSIONS).write_bytes(sessions.to_bytes())
+    (folder / RULES).write_bytes(make_rules(20).to_bytes())
     names = json.loads((folder / MANIFEST).read_bytes())["files"]
-    seal(folder, files=dict.fromkeys([*names, ATTRIBUTES, SESSIONS]))
+    seal(folder, files=dict.fromkeys([*names, ATTRIBUTES, RULES, SESSIONS]))
     return root
+
+
+def make_rules(item_count: int) -> Rules:
+    """Four followers of each item, the nearest by index the weightiest."""
+    followers = np.concatenate(
+        [(np.array([1, 4, 7, 11]) + item - 1) % item_count + 1 for item in range(1, item_count + 1)]
+    )
+    weights = np.tile(np.array([1.5, 1, 0.5, 0.25], dtype=np.float32), item_count)
+    return Rules(
+        starts=np.append(0, np.arange(0, 4 * item_count + 1, 4)), followers=followers.astype(np.int32), weights=weights
+    )
 
 
 def _describe_item(number: int) -> dict[str, object]:

@@ -63,7 +63,7 @@ def errors_of(response):
     return [(error["pointer"], error["code"]) for error in response.json()["errors"]]
 
 
-@pytest.mark.parametrize("ranker", ["auto", "model", "neighbours", "popular"])
+@pytest.mark.parametrize("ranker", ["auto", "model", "neighbours", "rules", "popular"])
 @pytest.mark.parametrize("name", FILTERS)
 def test_answers_are_the_unfiltered_list_without_the_rest(filtering, known, name, ranker):
     """All items that match, in their order and with their scores, and how many of the catalogue do."""
@@ -144,7 +144,7 @@ def test_unknown_fields_are_told_the_known_ones(filtering, client):
     assert "--items" in response.json()["errors"][0]["detail"]
 
 
-@pytest.mark.parametrize("ranker", ["auto", "neighbours", "popular"])
+@pytest.mark.parametrize("ranker", ["auto", "neighbours", "rules", "popular"])
 def test_conditions_that_do_not_fit_their_field_are_refused(filtering, ranker, user):
     """Whoever ranks, and with a stored history."""
     filtering.send({"user_id": user, "item_id": "i01"})

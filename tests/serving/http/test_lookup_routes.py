@@ -111,6 +111,7 @@ def test_model_describes_itself(client, bundle_path):
         "variant": "champion",
         "candidate": None,
         "refused": None,
+        "rankers": ["auto", "model", "popular", bundle.manifest.version],
     }
 
 

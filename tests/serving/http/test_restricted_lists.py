@@ -218,7 +218,7 @@ def draw_request(draw, ids):
         "items": draw.choice(ids, size=draw.integers(0, 4)).tolist(),
         "exclude_seen": bool(draw.random() < 0.5),
         "exclude_item_ids": draw.choice(ids, size=draw.integers(0, 4)).tolist(),
-        "ranker": str(draw.choice(["auto", "neighbours", "popular"])),
+        "ranker": str(draw.choice(["auto", "neighbours", "rules", "popular"])),
         "k": k,
         "pins": [{"item_id": item, "rank": rank} for item, rank in zip(items, ranks, strict=True)],
         "max_per": {"field": str(draw.choice(["genres", "year", "new"])), "count": int(draw.integers(1, 4))},
@@ -250,7 +250,7 @@ def arrange_slowly(plain, rules, known):
 
 
 def test_filter_cap_and_pins_together_as_plain_loops_have_them(shop, filtering, known):
-    """While a quarter of the catalogue is sold out, by the model, neighbours and popular items."""
+    """While a quarter of the catalogue is sold out, by the model, neighbours, rules and popular items."""
     draw, ids = np.random.default_rng(23), list(known)
     gone = {*draw.choice(ids, size=5, replace=False).tolist()}
     say(shop, gone, available=False)
@@ -279,7 +279,7 @@ BOOSTS = [{"filter": FILTERS[1][0], "add": 3}, {"filter": FILTERS[2][0], "add": 
 
 
 @pytest.mark.parametrize("boosts", [[], BOOSTS], ids=["plain", "boosted"])
-@pytest.mark.parametrize("ranker", ["auto", "neighbours", "popular"])
+@pytest.mark.parametrize("ranker", ["auto", "neighbours", "rules", "popular"])
 def test_no_pool_holds_what_is_sold_out(shop, known, monkeypatch, ranker, boosts):
     """With diversity, and in the rounds that a cap needs behind the first pool, each of them of sets or not."""
     monkeypatch.setattr(arrangement, "POOL_FACTOR", 1)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from model.contract.allowed import Allowed
 from model.contract.query import ALLOWED, Question
 from model.contract.sessions import Sessions
+from service.inference.counted import Counted
 from service.inference.cuda_graphs import CudaGraphRunner
 from service.inference.engine import Engine, open_engine
 from service.inference.item_masks import ITEMS_PER_EXCLUSION, apply_mask, plan_of
 from service.inference.model import LiveModel, load_model
-from service.inference.neighbours import Neighbours
 from service.inference.reranking import count_few
 from service.inference.shape_buckets import Bucket
 
@@ -34,7 +34,7 @@ def model():
     sessions = Sessions(
         item_count=V, starts=starts, items=np.concatenate(rows).astype(np.int32), moments=np.arange(len(rows))
     )
-    return replace(loaded, neighbours=Neighbours.from_sessions(sessions, loaded.popular.counts[1:]))
+    return replace(loaded, neighbours=Counted.from_sessions(sessions, loaded.popular.counts[1:]))
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from service.store.worker_states import (
 
 NOW_MS = 1_763_719_498_123
 REFUSED = Refused("green", "golden", "2026-11-23T00:00:00.000Z", 16)
-STATE = WorkerState("ab12:77", 17, "red", "blue", REFUSED, NOW_MS, "00aa")
+STATE = WorkerState("ab12:77", 17, "red", "blue", REFUSED, NOW_MS, "00aa", also_serve=("red", "old"))
 
 
 def test_states_are_read_as_written_until_they_expire(store_url, raw):
@@ -47,6 +47,7 @@ def test_the_field_is_as_documented():
         "generation": 17,
         "champion": "red",
         "candidate": "blue",
+        "also_serve": ["red", "old"],
         "breaker_open": False,
         "refused": {"version": "green", "code": "golden", "since": "2026-11-23T00:00:00.000Z", "generation": 16},
         "at_ms": NOW_MS,

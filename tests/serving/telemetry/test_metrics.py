@@ -113,7 +113,7 @@ def test_closed_label_sets_exist_at_zero(metrics):
         *(f'nextitem_stage_duration_seconds_count{{stage="{name}"}}' for name in ("inference", "respond")),
         *(
             f'nextitem_recommendations_total{{source="{name}",variant="champion",version="v1"}}'
-            for name in ("model", "neighbours", "popular")
+            for name in ("model", "neighbours", "rules", "popular")
         ),
         *(f'nextitem_fallbacks_total{{reason="{name}_unavailable"}}' for name in ("store", "engine")),
         *(f'nextitem_fallbacks_total{{reason="{name}"}}' for name in ("deadline", "overloaded")),
@@ -193,7 +193,7 @@ def test_versions_have_series_until_sixteen_followed(metrics):
     counted = {version: samples[name.format(version)] for version in ("v4", "v19", "other")}
     assert counted == {"v4": 1, "v19": 1, "other": 1}
     assert name.format("v3") not in samples
-    assert len([sample for sample in samples if sample.startswith("nextitem_recommendations_total")]) == 3 * 16 + 1
+    assert len([sample for sample in samples if sample.startswith("nextitem_recommendations_total")]) == 4 * 16 + 1
 
 
 def test_model_that_was_in_use_is_not_shown(metrics):
