@@ -147,6 +147,10 @@ class Pipeline:
         if pending.request.filter is None:
             return
         try:
+            if pending.catalogue is not None:
+                within_s = READ_SHARE * max(0.0, pending.left_s)
+                pending.catalogue = await self._restrictions.follow(pending.catalogue, within_s=within_s)
+                _check_versions(pending)  # as the filter sees it
             pending.allowed = await self._restrictions.find(pending.request.filter, available)
             self._on_filter(plan_of(pending.allowed))
         except Problem as problem:
