@@ -68,8 +68,9 @@ class Pairs:
 
     def mark_values(self, mask: NDArray[np.bool_], values: Collection[Value]) -> None:
         """Set a mask (R + 2) where a row has one of some values."""
-        wanted = values if self.numeric else [self.codes[value] for value in values if value in self.codes]
-        mask[self.rows[np.isin(self.values, list(wanted))]] = True
+        codes = (self.codes.get(value) for value in values if isinstance(value, str))
+        wanted = list(values) if self.numeric else [code for code in codes if code is not None]
+        mask[self.rows[np.isin(self.values, wanted)]] = True
 
     def mark_range(self, mask: NDArray[np.bool_], bounds: Bounds) -> None:
         """Set a mask (R + 2) where one of a row's numbers lies within bounds."""

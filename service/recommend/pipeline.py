@@ -147,10 +147,11 @@ class Pipeline:
         if pending.request.filter is None:
             return
         try:
-            if pending.catalogue is not None:
-                within_s = READ_SHARE * max(0.0, pending.left_s)
-                pending.catalogue = await self._restrictions.follow(pending.catalogue, within_s=within_s)
-                _check_versions(pending)  # as the filter sees it
+            if (view := pending.catalogue) is not None:
+                seen = await self._restrictions.follow(view, within_s=READ_SHARE * max(0.0, pending.left_s))
+                if seen is not view:  # else the answer keeps what it has, which may be newer by now
+                    pending.catalogue = seen
+                    _check_versions(pending)
             pending.allowed = await self._restrictions.find(pending.request.filter, available)
             self._on_filter(plan_of(pending.allowed))
         except Problem as problem:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,9 @@ class Model(Questions):
         total = sum(VALUES[item] for item in items)
         scores = {"x": total, "y": total / 2, "z": 3.0}
         order = sorted(scores, key=lambda name: -scores[name])
-        ranked = [{"item_id": name, "score": scores[name], "rank": rank} for rank, name in enumerate(order, start=1)]
+        ranked: list[dict[str, Any]] = [
+            {"item_id": name, "score": scores[name], "rank": rank} for rank, name in enumerate(order, start=1)
+        ]
         for item in ranked:
             share = {"x": 1.0, "y": 0.5, "z": 0.0}[item["item_id"]]
             weights = {one: share * VALUES[one] + self.error for one in dict.fromkeys(items)}

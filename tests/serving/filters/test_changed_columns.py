@@ -1,5 +1,7 @@
 """What a filter reads of changed items: row for row what it says of their metadata, whatever came before."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -42,7 +44,8 @@ documents = (
 def test_rows_and_metadata_agree(spare, batches, document, looks):
     """After each batch that is looked at, and in what was looked at before: old rows are given up in between."""
     wanted = parse_filter(document)
-    columns, seen, now = ChangedColumns(KINDS, item_count=ITEMS), Seen(), {}
+    columns, seen = ChangedColumns(KINDS, item_count=ITEMS), Seen()
+    now: dict[int, dict[str, Any]] = {}
     allowed = Allowed(np.zeros(ITEMS + 2, dtype=bool))
     held = []
     with pytest.MonkeyPatch.context() as patch:

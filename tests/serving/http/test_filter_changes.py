@@ -49,12 +49,12 @@ def change(client, method, item_id, document=None):
 
 def list_answers(client, document):
     """The answer to one question by every way: each ranker, in a batch, and as similar items."""
-    asked = {"items": ["i20"], "k": 20, "filter": document, "timeout_ms": 2000}
+    asked = {"items": ["i02"], "k": 20, "filter": document, "timeout_ms": 2000}
     yield from (client.recommend(**asked, ranker=ranker) for ranker in ("auto", "model", "neighbours", "popular"))
-    yield from client.post("/recommend/batch", {"requests": [asked, {"items": ["i20"]}, asked]}).json()["responses"][
+    yield from client.post("/recommend/batch", {"requests": [asked, {"items": ["i02"]}, asked]}).json()["responses"][
         ::2
     ]
-    similar = {"item_ids": ["i20"], "by": "next", "k": 20, "filter": document, "timeout_ms": 2000}
+    similar = {"item_ids": ["i02"], "by": "next", "k": 20, "filter": document, "timeout_ms": 2000}
     yield client.post("/similar", similar).json()
 
 
@@ -66,7 +66,7 @@ def names(answer):
 @pytest.mark.parametrize("ruled", [{}, {"max_per": {"field": "title", "count": 1}}], ids=["plain", "with a cap"])
 def test_changed_metadata_count_in_the_next_answer(shop, dramas, ruled):
     """Into a filter, out of it, back to the bundle's, sold out and deleted."""
-    asked = {"items": ["i20"], "k": 20, "exclude_seen": False, "filter": DRAMA, **ruled}
+    asked = {"items": ["i02"], "k": 20, "exclude_seen": False, "filter": DRAMA, **ruled}
     expected = set(dramas)
     assert names(shop.recommend(**asked)) == expected
     [outside, *_] = sorted({f"i{number:02d}" for number in range(1, 20)} - dramas)
@@ -102,13 +102,13 @@ def test_every_way_to_an_answer_knows_it(shop):
 def test_what_the_store_does_not_tell_is_behind(shop, monkeypatch):
     """The last known state is filtered by."""
     change(shop, "PUT", "i03", {"metadata": {"year": 2031}})
-    assert names(shop.recommend(items=["i20"], filter=LATE)) == {"i03"}
+    assert names(shop.recommend(items=["i02"], filter=LATE)) == {"i03"}
 
     async def gone(_commands):
         raise OSError("gone")
 
     monkeypatch.setattr(shop.service.store.multiplexer, "ask", gone)
-    answer = shop.recommend(items=["i20"], filter=LATE)
+    answer = shop.recommend(items=["i02"], filter=LATE)
     assert (names(answer), answer["catalogue"]["behind"]) == ({"i03"}, True)
 
 
@@ -123,7 +123,7 @@ def test_a_filter_that_cannot_wait_for_all_of_it_says_so(shop, monkeypatch):
 
     monkeypatch.setattr(ChangedMetadata, "_read_all", read_later)
     version = change(shop, "PUT", "i03", {"metadata": {"year": 2031}})
-    asked = {"items": ["i20"], "filter": LATE, "timeout_ms": 300}
+    asked = {"items": ["i02"], "filter": LATE, "timeout_ms": 1500}
     for _ in range(2):
         answer = shop.recommend(**asked)
         assert (names(answer), answer["allowed"]) == (set(), 0)
@@ -132,7 +132,7 @@ def test_a_filter_that_cannot_wait_for_all_of_it_says_so(shop, monkeypatch):
     response = shop.post("/recommend", {**asked, "min_catalogue_version": version})
     assert response.status_code == 409
     assert response.json()["type"].endswith("catalogue-version")
-    plain = shop.recommend(items=["i20"], min_catalogue_version=version)
+    plain = shop.recommend(items=["i02"], min_catalogue_version=version)
     assert plain["catalogue"] == {"version": version, "behind": False}
     released.set()
     answer = shop.recommend(**asked | {"timeout_ms": 2000}, min_catalogue_version=version)
@@ -142,10 +142,10 @@ def test_a_filter_that_cannot_wait_for_all_of_it_says_so(shop, monkeypatch):
 def test_unfiltered_requests_pay_nothing(shop):
     """Nobody reads changed metadata before somebody filters."""
     change(shop, "PUT", "i03", {"metadata": {"year": 2031}})
-    assert shop.recommend(items=["i20"])["catalogue"]["version"] == 1
+    assert shop.recommend(items=["i02"])["catalogue"]["version"] == 1
     overlay = shop.service.catalogue._overlay
     assert not overlay.watchers
-    shop.recommend(items=["i20"], filter=LATE)
+    shop.recommend(items=["i02"], filter=LATE)
     assert len(overlay.watchers) == 1
 
 
@@ -153,5 +153,5 @@ def test_a_worker_that_starts_reads_what_was_changed_before(shop, make_client, o
     """Its first filtered answer has it."""
     version = change(shop, "PUT", "i03", {"metadata": {"year": 2031}})
     other = make_client(bundle=filterable_bundle, redis_url=own_store.url)
-    answer = other.recommend(items=["i20"], filter=LATE)
+    answer = other.recommend(items=["i02"], filter=LATE)
     assert (names(answer), answer["catalogue"]) == ({"i03"}, {"version": version, "behind": False})

@@ -242,7 +242,8 @@ def test_changed_metadata_filter_as_if_published_anew(base, steps, beside):
             for item_id, record in changes:
                 say(overlay, item_id, record)
             merged = {
-                item_id: orjson.loads(overlay.find_metadata(item_id, orjson.dumps(known[item_id]))) for item_id in ITEMS
+                item_id: orjson.loads(overlay.find_metadata(item_id, orjson.dumps(known[item_id])) or b"{}")
+                for item_id in ITEMS
             }
             wanted = parse_filter(document)
             allowed = await ask(found, overlay, wanted)
