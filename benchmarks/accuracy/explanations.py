@@ -195,13 +195,15 @@ def read_histories(log: Path, recipe: str) -> list[History]:
     return [[ids[index - 1] for index in read.items[start:end].tolist()] for start, end in spans if end - start >= 10]
 
 
-def train(log: Path, recipe: str, seconds: int, work: Path) -> Path:
+def train(options: argparse.Namespace) -> Path:
     """The folder of a published bundle, trained if there is none yet."""
-    bundles = work / "bundles"
+    bundles: Path = options.work / "bundles"
     if not (bundles / "current").is_file():
-        run = str(work / "run")
-        settings = ("--set", f"train.budget_seconds={seconds}", "--set", "train.keep=last")
-        for words in (["fit", recipe, "--data", str(log), "--out", run, *settings], ["publish", run, "--out", bundles]):
+        run = options.work / "run"
+        given = [f"train.budget_seconds={options.seconds}", "train.keep=last", *options.settings]
+        settings = itertools.chain.from_iterable(("--set", setting) for setting in given)
+        fit = ["fit", options.recipe, "--data", options.log, "--out", run, *settings]
+        for words in (fit, ["publish", run, "--out", bundles]):
             subprocess.run([sys.executable, "-m", "training.cli", *words], check=True)  # noqa: S603 - our own command
     return bundles
 
@@ -224,7 +226,7 @@ async def judge(url: str, histories: Sequence[History], options: argparse.Namesp
 
 async def main(options: argparse.Namespace, folder: Path) -> int:
     """Train, serve and ask; the exit status."""
-    bundles = train(options.log, options.recipe, options.seconds, options.work)
+    bundles = train(options)
     histories = read_histories(options.log, options.recipe)
     with EmbeddedStore(folder / "data") as store:
         service = ServiceProcess(store.url, bundles, folder / "service.log", "--drain-delay-s", "0")
@@ -244,6 +246,7 @@ if __name__ == "__main__":
     parser.add_argument("log", type=Path, help="such as ml-1m.txt.gz")
     parser.add_argument("--work", type=Path, required=True, help="folder for the run and the bundle")
     parser.add_argument("--recipe", default="sasrec-ml-1m", help="(default: %(default)s)")
+    parser.add_argument("--set", action="append", default=[], dest="settings", metavar="SECTION.KEY=VALUE")
     parser.add_argument("--seconds", type=int, default=300, help="of training, where there is no bundle (default: 300)")
     parser.add_argument("--answers", type=int, default=1000, help="whose weights and times are checked (default: 1000)")
     parser.add_argument("--users", type=int, default=300, help="whose reasons are deleted (default: 300)")
