@@ -75,14 +75,14 @@ def measure(vocabulary: Vocabulary, count: int) -> None:
             return changed.columns.since(seen, fields)
 
         took_ms = []
-        for seen in (Seen(), all_rows):
+        for seen in (all_rows, Seen()):
             began_s = time.process_time()
             for _ in range(5):
                 allowed = wanted.allow_anew(before, cut(seen))
             took_ms.append(1e3 * (time.process_time() - began_s) / 5)
         expected_ms = wanted.estimate_work(cut(Seen())) / 1e6
         say(
-            f"  {name}: {took_ms[0]:.3f} ms for all of them (expected at most {expected_ms:.3f}), {took_ms[1]:.3f} ms "
+            f"  {name}: {took_ms[1]:.3f} ms for all of them (expected at most {expected_ms:.3f}), {took_ms[0]:.3f} ms "
             f"after one more change; {allowed.count:,} allowed"
         )
 

@@ -16,8 +16,8 @@ from service.catalogue.overlay import Overlay
 from service.filters.changed_columns import ChangedColumns
 
 AT_ONCE: Final = 1000
-"""So many items are read while a request waits, some milliseconds; more beside the answers."""
-STEP: Final = 100
+"""So many items are read while each request waits, some milliseconds; more beside the answers."""
+STEP: Final = 50
 """Items that are read in one iteration of the loop."""
 
 
@@ -56,18 +56,20 @@ class ChangedMetadata:
         Where more is to be read than can be at once, it is read in the background, and only the request that begins
         this waits for it. Until it is done others have a view that is behind.
         """
-        if view.overlay is not self._overlay and self._filterable:
+        if not self._filterable:
+            return view
+        if view.overlay is not self._overlay:
             self._adopt(view.overlay)
         if self._begins and len(self._pending) + len(self._backlog) <= AT_ONCE:
-            while not self._complete:
-                self._read(view.overlay)
-        if self._complete:
+            await self._read_all()
+        if not self._complete and self._begins:
+            self._work = work = asyncio.create_task(self._read_all())
+            await asyncio.wait([work], timeout=within_s)
+            known = work.done()  # so all of the view was read, though more may have come since
+        else:
+            known = self._complete
+        if known and self._overlay is view.overlay:  # another one may have come meanwhile
             return view
-        if self._begins:
-            self._work = asyncio.create_task(self._read_all())
-            await asyncio.wait([self._work], timeout=within_s)
-            if self._work.done() and self._work.exception() is None:  # all of the view was read, and more
-                return view
         return view._replace(version=min(view.version, self._version), behind=True)
 
     @property
@@ -86,13 +88,15 @@ class ChangedMetadata:
         self._backlog = [*self._vocabulary.decode(self.columns.items.tolist()), *overlay.records]
 
     async def _read_all(self) -> None:
-        try:
-            while self._overlay is not None and not self._complete:
+        """Read what is to be read, by whatever overlay is followed meanwhile, other tasks in between."""
+        while self._overlay is not None and not self._complete:
+            try:
                 self._read(self._overlay)
+            except BaseException:
+                self._overlay = None  # what it did not read is in no list any more: all is to be read again
+                raise
+            if not self._complete:
                 await asyncio.sleep(0)
-        except BaseException:
-            self._overlay = None  # what it did not read is in no list any more: all is to be read again
-            raise
 
     def _read(self, overlay: Overlay) -> None:
         """Read the metadata of up to STEP items."""

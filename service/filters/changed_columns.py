@@ -112,23 +112,32 @@ class _Column:
         self._rows, self._others = _Growing(np.int32), _Growing(np.int32)
         self._values = _Growing(np.float64 if numeric else np.int32)
         self._codes: dict[str, int] = {}
+        self._new: tuple[list[int], list[float], list[int]] = ([], [], [])
+        """Rows, values and others that are yet to be written."""
 
-    def extend(self, cells: Iterable[tuple[int, tuple[Value, ...]]]) -> None:
-        """Add the values of new rows, at least one of each."""
-        rows: list[int] = []
-        values: list[float] = []
-        others: list[int] = []
-        codes = self._codes
-        for row, found in cells:
-            own = [value for value in found if isinstance(value, float) == self._numeric]
-            if not own:
-                others.append(row)
-            for value in own:
+    def add(self, row: int, values: tuple[Value, ...]) -> None:
+        """Take the values of a new row, at least one."""
+        rows, own, others = self._new
+        before = len(rows)
+        for value in values:
+            if isinstance(value, float):
+                if self._numeric:
+                    rows.append(row)
+                    own.append(value)
+            elif not self._numeric:
                 rows.append(row)
-                values.append(value if isinstance(value, float) else codes.setdefault(value, len(codes)))
-        self._rows.extend(rows)
-        self._values.extend(values)
-        self._others.extend(others)
+                own.append(self._codes.setdefault(value, len(self._codes)))
+        if len(rows) == before:
+            others.append(row)
+
+    def write(self) -> None:
+        """Write what was taken."""
+        rows, values, others = self._new
+        if rows or others:
+            self._rows.extend(rows)
+            self._values.extend(values)
+            self._others.extend(others)
+            self._new = ([], [], [])
 
     def cut(self, first: int) -> Pairs:
         """The rows from the first on."""
@@ -181,15 +190,16 @@ class ChangedColumns:
 
     def extend(self, changes: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
         """Add a row for each of some items, by index, with its metadata now."""
-        cells: dict[str, list[tuple[int, tuple[Value, ...]]]] = {}
+        columns = self._columns
         for row, (index, metadata) in enumerate(changes, start=len(self._indexes.values)):
             self._count += not self._known[index]
             self._known[index] = True
             for name, cell in metadata.items():
-                if name in self._columns and (values := read_values(cell)):
-                    cells.setdefault(name, []).append((row, values))
-        for name, found in cells.items():
-            self._columns[name].extend(found)
+                column = columns.get(name)
+                if column is not None and (values := read_values(cell)):
+                    column.add(row, values)
+        for column in columns.values():
+            column.write()
         self._indexes.extend([index for index, _ in changes])
         if len(self._indexes.values) > 2 * self._count + SPARE_ROWS:
             self._compact()
