@@ -26,7 +26,7 @@ export ORT_DISABLE_TELEMETRY := 1
 # Images set it, and then each process that a test starts compiles all of our code anew: a fifth of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps sold-out judged vendor check check-security check-protocol bench bench-graph bench-models bench-training test-service coverage release dashboard preview format clean
+.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps sold-out judged explained vendor check check-security check-protocol bench bench-graph bench-models bench-training test-service coverage release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -126,11 +126,14 @@ soak: $(VENV)/.run ## Watch the service's memory under ten minutes of traffic, a
 swaps: $(VENV)/.run ## Swap models 200 times under load with one worker and with two; OPTIONS=--corrupt: 1,000 damaged bundles
 	@$(BIN)/python -m benchmarks.reliability.swaps $(OPTIONS)
 
-sold-out: $(VENV)/.run ## Sell items out and bring them back 10,000 times, 4 workers under 300 questions a second: no answer has what is gone
+sold-out: $(VENV)/.run ## Change items 10,000 times, 4 workers under 300 questions a second: every answer knows what is sold out and what filters allow
 	@$(BIN)/python -m benchmarks.reliability.sold_out $(OPTIONS)
 
 judged: $(VENV)/.run ## Compare p99, throughput and overload with the judge and without (15 minutes, cores of your own)
 	@$(BIN)/python -m benchmarks.reliability.judged $(OPTIONS)
+
+explained: $(VENV)/.run ## Check 1,000 answers' reasons on MovieLens-1M: true, in time, and what they do to ranks; DATA=FOLDER, OPTIONS="--seconds 300"
+	@$(BIN)/python -m benchmarks.accuracy.explanations "$(DATA)/ml-1m/ml-1m.txt.gz" --work .cache/explained $(OPTIONS)
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)

@@ -1,9 +1,18 @@
 """What differs from the bundle's items, as of one version of the catalogue."""
 
+import weakref
 from collections.abc import Mapping
+from typing import Protocol
 
 from service.store.catalogue import DELETED, UNAVAILABLE, LoggedChange
 from service.store.catalogue_version import read_entry_version
+
+
+class Watcher(Protocol):
+    """Who wants to know whose metadata change."""
+
+    def note_changed(self, item_id: str) -> None:
+        """The overlay has other metadata of an item from now on."""
 
 
 class Overlay:
@@ -16,6 +25,8 @@ class Overlay:
         self.records: dict[str, bytes] = {}
         self.hidden: set[str] = set()
         """Items that may not be answered: not available, or deleted."""
+        self.watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
+        """Those that `apply` tells."""
 
     def add(self, records: Mapping[str, bytes]) -> None:
         """Take records of this version or a later one."""
@@ -24,6 +35,9 @@ class Overlay:
 
     def apply(self, change: LoggedChange) -> None:
         """Make the next change, or one that it holds already."""
+        if self.find_own(change.item_id) != change.record[1:]:
+            for watcher in self.watchers:
+                watcher.note_changed(change.item_id)
         if change.record:
             self.records[change.item_id] = change.record
         else:
@@ -43,6 +57,10 @@ class Overlay:
         if record is None:
             return of_bundle
         return None if record[:1] == DELETED else record[1:] or of_bundle or b"{}"
+
+    def find_own(self, item_id: str) -> bytes:
+        """The metadata of an item that are not the bundle's, b"" where there are none."""
+        return self.records.get(item_id, b"")[1:]
 
     def has_own(self, item_id: str) -> bool:
         """Whether an item's metadata are not the bundle's, or it is deleted."""

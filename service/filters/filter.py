@@ -7,7 +7,8 @@ from typing import Any
 from model.contract.allowed import Allowed
 from model.contract.attributes import Attributes
 from service.errors import FieldError, Invalid
-from service.filters.nodes import Exists, In, Leaf, Node, Range
+from service.filters.changed_columns import ChangedItems
+from service.filters.nodes import Exists, In, Leaf, Node, Range, Table
 
 LISTED = 200
 """Characters of column names that an error lists, and then no further name."""
@@ -18,6 +19,11 @@ class Filter:
     """A filter as parser.py reads it. Hashable; equal filters allow the same items."""
 
     root: Node
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields that it has conditions on."""
+        return frozenset(leaf.field for leaf in self.root.leaves())
 
     def matches(self, metadata: Mapping[str, Any]) -> bool:
         """Whether it allows an item of this metadata: as `allow` does, for an item whose metadata changed."""
@@ -32,14 +38,19 @@ class Filter:
         if wrong:
             raise Invalid(wrong)
 
-    def estimate_work(self, attributes: Attributes) -> int:
-        """About how many nanoseconds `allow` takes at most, for a filter that passed `check`."""
-        leaves = self.root.leaves()
-        return sum(attributes.item_count + leaf.estimate(attributes.columns[leaf.field]) for leaf in leaves)
+    def estimate_work(self, table: Table) -> int:
+        """About how many nanoseconds `allow` or `allow_anew` take at most, for a filter that passed `check`."""
+        return sum(table.item_count + leaf.estimate(table.columns[leaf.field]) for leaf in self.root.leaves())
 
     def allow(self, attributes: Attributes) -> Allowed:
         """The items of a bundle that it allows."""
         return Allowed(self.root.mark(attributes))
+
+    def allow_anew(self, before: Allowed, changed: ChangedItems) -> Allowed:
+        """What it allows after changes, given what it allowed before. The columns of its `fields` must be there."""
+        mask = before.mask.copy()
+        mask[changed.indexes] = self.root.mark(changed)[1:-1]  # of several changes of an item the last one stays
+        return Allowed(mask)
 
 
 def _check(leaf: Leaf, attributes: Attributes) -> FieldError | None:

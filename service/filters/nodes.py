@@ -4,7 +4,7 @@ Both ways read values alike (model/contract/columns.py). Parts are immutable; eq
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
@@ -12,11 +12,46 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from model.contract.attributes import Attributes
-from model.contract.columns import Bounds, Column, Value, read_values
+from model.contract.columns import Bounds, Value, read_values
 
 Mask = NDArray[np.bool_]
-"""(V + 2) by item index; what it says of PAD and [mask] does not matter."""
+"""(V + 2) by item index, or by a table's places for items from 1 on; what it says of PAD and [mask] does not matter."""
+
+
+class Column(Protocol):
+    """A field of several items: those of model/contract/columns.py are such."""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers."""
+
+    def mark_present(self, mask: Mask, /) -> None:
+        """Set a mask where an item has a value."""
+
+    def mark_values(self, mask: Mask, values: Collection[Value], /) -> None:
+        """Set a mask where an item has one of some values."""
+
+    def mark_range(self, mask: Mask, bounds: Bounds, /) -> None:
+        """Set a mask where one of an item's numbers lies within bounds."""
+
+    def estimate_present(self) -> int:
+        """About the most nanoseconds that `mark_present` takes; so the others."""
+
+    def estimate_values(self, values: Collection[Value], /) -> int: ...
+
+    def estimate_range(self) -> int: ...
+
+
+class Table(Protocol):
+    """Items and their columns: all of a bundle's (model/contract/attributes.py), or those that changed."""
+
+    @property
+    def item_count(self) -> int:
+        """V, or how many it has of them."""
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """By name."""
 
 
 class Node(Protocol):
@@ -25,7 +60,7 @@ class Node(Protocol):
     def holds(self, metadata: Mapping[str, Any]) -> bool:
         """Whether an item of this metadata matches."""
 
-    def mark(self, attributes: Attributes) -> Mask:
+    def mark(self, table: Table) -> Mask:
         """Which items match, as a mask of the caller's own. Every leaf must fit the columns."""
 
     def leaves(self) -> Iterator["Leaf"]:
@@ -41,8 +76,8 @@ class All:
     def holds(self, metadata: Mapping[str, Any]) -> bool:
         return all(part.holds(metadata) for part in self.parts)
 
-    def mark(self, attributes: Attributes) -> Mask:
-        return reduce(np.ndarray.__iand__, (part.mark(attributes) for part in self.parts))
+    def mark(self, table: Table) -> Mask:
+        return reduce(np.ndarray.__iand__, (part.mark(table) for part in self.parts))
 
     def leaves(self) -> Iterator["Leaf"]:
         return (leaf for part in self.parts for leaf in part.leaves())
@@ -57,8 +92,8 @@ class AnyOf:
     def holds(self, metadata: Mapping[str, Any]) -> bool:
         return any(part.holds(metadata) for part in self.parts)
 
-    def mark(self, attributes: Attributes) -> Mask:
-        return reduce(np.ndarray.__ior__, (part.mark(attributes) for part in self.parts))
+    def mark(self, table: Table) -> Mask:
+        return reduce(np.ndarray.__ior__, (part.mark(table) for part in self.parts))
 
     def leaves(self) -> Iterator["Leaf"]:
         return (leaf for part in self.parts for leaf in part.leaves())
@@ -73,8 +108,8 @@ class Not:
     def holds(self, metadata: Mapping[str, Any]) -> bool:
         return not self.part.holds(metadata)
 
-    def mark(self, attributes: Attributes) -> Mask:
-        mask = self.part.mark(attributes)
+    def mark(self, table: Table) -> Mask:
+        mask = self.part.mark(table)
         return np.logical_not(mask, out=mask)
 
     def leaves(self) -> Iterator["Leaf"]:
@@ -88,9 +123,9 @@ class _OfField:
     field: str
     pointer: str = dataclasses.field(compare=False)
 
-    def mark(self, attributes: Attributes) -> Mask:
-        mask = np.zeros(attributes.item_count + 2, dtype=np.bool_)
-        self._mark_in(attributes.columns[self.field], mask)
+    def mark(self, table: Table) -> Mask:
+        mask = np.zeros(table.item_count + 2, dtype=np.bool_)
+        self._mark_in(table.columns[self.field], mask)
         return mask
 
     def _mark_in(self, column: Column, mask: Mask) -> None:

@@ -146,7 +146,14 @@ class Pipeline:
         """Find the items that the request may be answered with, by boost, too. What speaks against is its failure."""
         pending.allowed = available
         wanted, boosts = pending.request.filter, pending.request.boosts
+        if wanted is None and not boosts:
+            return
         try:
+            if (view := pending.catalogue) is not None:
+                seen = await self._restrictions.follow(view, within_s=READ_SHARE * max(0.0, pending.left_s))
+                if seen is not view:  # else the answer keeps what it has, which may be newer by now
+                    pending.catalogue = seen
+                    _check_versions(pending)
             if wanted is not None:
                 pending.allowed = await self._restrictions.find(wanted, available)
                 self._on_filter(plan_of(pending.allowed))
