@@ -228,7 +228,10 @@ class RefusedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelDescription:
-    """The champion of the worker that answers. `generation` is that of the deployment which it serves."""
+    """The champion of the worker that answers. `generation` is that of the deployment which it serves.
+
+    `filter_fields` are what a filter may name, and what their values are.
+    """
 
     name: str
     version: str
@@ -244,6 +247,7 @@ class ModelDescription:
     variant: VariantName
     candidate: CandidateDescription | None
     refused: RefusedModel | None
+    filter_fields: dict[str, Literal["number", "string"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

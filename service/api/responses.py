@@ -203,6 +203,7 @@ class ModelDescription(TypedDict):
     """The answer of GET /model. `provider` is the execution provider that ONNX Runtime uses.
 
     `generation` is that of the deployment which this worker serves; `follows` says whether it follows its changes.
+    `filter_fields`: what a `filter` may name, and what its values are.
     """
 
     name: str
@@ -219,6 +220,7 @@ class ModelDescription(TypedDict):
     variant: VariantName
     candidate: CandidateDescription | None
     refused: RefusedModel | None
+    filter_fields: dict[str, Literal["number", "string"]]
 
 
 class VersionDescription(TypedDict):
