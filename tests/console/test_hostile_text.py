@@ -17,7 +17,7 @@ PHONE = {"width": 360, "height": 740}
 VIEWS = ("try", "compare", "users", "items", "models", "live", "health")
 TAGS = (
     "header h1 h2 nav a button main div label input kbd ul li section p b bdi small span ol details summary pre code "
-    "table thead tbody tr th td dl dt dd time form dialog i svg path strong"
+    "table thead tbody tr th td dl dt dd time form dialog i svg path strong select option datalist"
 )
 """The elements that the page itself makes."""
 BASES = (
