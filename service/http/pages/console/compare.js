@@ -44,7 +44,7 @@ function Column({ ranker, place, model, tell, user, itemIds, attempt, report, le
     if (answer) learn(answer.items);
     if (ranker === "model") tell(answer);
   }, [answer]);
-  const theirs = ranker !== "model" && model && new Set(model.items.map((item) => item.item_id));
+  const theirs = ranker === "model" || !model ? null : new Set(model.items.map((item) => item.item_id));
   const note = (item) => html`<span class="note">${theirs.has(item.item_id) ? "shared" : "only here"}</span>`;
   const shared = theirs && answer?.items.filter((item) => theirs.has(item.item_id)).length;
   const source = Object.hasOwn(RANKERS, ranker) ? ranker : "model";
@@ -57,7 +57,7 @@ function Column({ ranker, place, model, tell, user, itemIds, attempt, report, le
     ${lacks && html`<p class="hint">Not here: the bundle was published without it, or this version is not loaded any more.</p>`}
     ${problem && !lacks && html`<${ProblemNote} problem=${problem} />`}
     <div aria-busy=${waiting}>${answer && !problem && html`<${RankedList} answer=${answer} nameOf=${nameOf} add=${add}
-      note=${theirs && note} label=${`Ranked by ${ranker}`} />`}</div>
+      note=${theirs ? note : undefined} label=${`Ranked by ${ranker}`} />`}</div>
     <${Curl} path="recommend" body=${body} />
   </section>`;
 }
