@@ -46,7 +46,7 @@ function Availability({ item, changed }) {
 }
 
 function Item({ item, add, changed }) {
-  const fields = Object.entries(item.metadata ?? {}).map(([name, value]) => [html`<bdi>${name}</bdi>`, html`<bdi>${sayValue(value)}</bdi>`]);
+  const fields = Object.entries(item.metadata ?? {}).map(([name, value]) => [html`<bdi>${name}</bdi>`, html`<bdi>${sayValue(value) || "–"}</bdi>`]);
   const tryIt = () => {
     add(item);
     location.hash = "try";
