@@ -40,7 +40,7 @@ def choice(page, name):
 
 def read_question(page):
     """What the list was asked with, by its curl."""
-    return json.loads(re.search(r"-d '(.*)'", page.locator(".curl code").text_content())[1])
+    return json.loads(page.locator(".curl code").text_content().split("-d '")[1][:-1])
 
 
 def read_titles(page):

@@ -41,7 +41,7 @@ def test_items_like_an_item(view, url):
         section = page.locator(f"section:has(#by-{by})")
         expect(section.locator("ol.ranked > li")).to_have_count(10)
         assert "Jaws" not in section.locator(".pick").all_inner_texts()
-        asked = json.loads(re.search(r"-d '(.*)'", section.locator(".curl code").text_content())[1])
+        asked = json.loads(section.locator(".curl code").text_content().split("-d '")[1][:-1])
         answer = httpx.post(f"{url}/similar", json=asked).json()
         shown = [item["metadata"]["title"] for item in answer["items"]]
         assert (asked["by"], section.locator(".pick").all_inner_texts()) == (by, shown)
