@@ -6,7 +6,7 @@ import { usePolled } from "./parts.js";
 import { findQuantile, increase, readMetrics, sumBy } from "./prometheus.js";
 import { formatMs, ProblemNote } from "./ranked_list.js";
 
-const EVERY_MS = 3000;
+const EVERY_MS = 4000;
 const KEPT_S = 600;
 const RATE_S = 10; // rates and quantiles are those of the last so many seconds
 const [ANSWERS, STAGES, EVENTS] = ["nextitem_recommendations_total", "nextitem_stage_duration_seconds_bucket", "nextitem_events_total"];
@@ -85,7 +85,7 @@ export function Live(shared) {
       ${chart("99th percentile of each stage", answer.p99, sayMs)}
       ${chart("Hits among the first ten, by version", answer.hitRate, sayShare)}
     </div>
-    <p class="hint">All workers of this service, every three seconds while you look, ten minutes at most. Rates and times are
+    <p class="hint">All workers of this service, every four seconds while you look, ten minutes at most. Rates and times are
       those of ten seconds, hits those of all events that were judged since the left end.</p>`}
   </div>`;
 }
