@@ -241,6 +241,7 @@ class ModelDescription:
     """The champion of the worker that answers. `generation` is that of the deployment which it serves.
 
     `rankers`: what a request may name as its `ranker`, words and loaded versions.
+    `filter_fields` are what a filter may name, and what their values are.
     """
 
     name: str
@@ -258,6 +259,7 @@ class ModelDescription:
     candidate: CandidateDescription | None
     refused: RefusedModel | None
     rankers: tuple[str, ...]
+    filter_fields: dict[str, Literal["number", "string"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

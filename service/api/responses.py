@@ -219,6 +219,7 @@ class ModelDescription(TypedDict):
 
     `generation` is that of the deployment which this worker serves; `follows` says whether it follows its changes.
     `rankers`: what this worker can be asked for by `ranker`, words and versions.
+    `filter_fields`: what a `filter` may name, and what its values are.
     """
 
     name: str
@@ -236,6 +237,7 @@ class ModelDescription(TypedDict):
     candidate: CandidateDescription | None
     refused: RefusedModel | None
     rankers: list[str]
+    filter_fields: dict[str, Literal["number", "string"]]
 
 
 class VersionDescription(TypedDict):

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -25,17 +25,43 @@ DEPRECATED: Final = {
 _TOTAL: Final = "_total"
 
 
-def render(registry: CollectorRegistry, *others: Collector) -> bytes:
+def render(registry: CollectorRegistry, *others: Collector, names: Collection[str] | None = None) -> bytes:
     """A registry in the Prometheus text format. With several workers: the last flushed values of all of them.
 
-    `others` are the same in every worker.
+    `others` are the same in every worker. With `names` the samples of these names alone, for a fraction of the time.
     """
     folder = os.environ.get(METRICS_FOLDER)
     if folder is None:
-        return generate_latest(_Exposed(registry, *others))
+        return _write(registry if names is None else _restrict(registry, names), *others, names=names)
     with lock_readers(Path(folder), alone=False):
         everyone = MultiProcessCollector(None)  # type: ignore[no-untyped-call]  # the library leaves it untyped
-        return generate_latest(_Exposed(everyone, *others))
+        return _write(everyone, *others, names=names)
+
+
+def _restrict(registry: CollectorRegistry, names: Collection[str]) -> Collector:
+    """What a registry has under some names, and under those that were renamed to them."""
+    return registry.restricted_registry({*names, *(new for new, old in DEPRECATED.items() if old in names)})
+
+
+def _write(*sources: Collector, names: Collection[str] | None) -> bytes:
+    exposed = _Exposed(*sources)
+    return generate_latest(exposed if names is None else _Named(exposed, names))
+
+
+class _Named(Collector):
+    """The samples of a collector that have one of some names."""
+
+    def __init__(self, source: Collector, names: Collection[str]) -> None:
+        self._source, self._names = source, names
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics that have such samples, with these alone."""
+        for metric in self._source.collect():
+            samples = [sample for sample in metric.samples if sample.name in self._names]
+            if samples:
+                named = Metric(metric.name, metric.documentation, metric.type)
+                named.samples = samples
+                yield named
 
 
 class _Exposed(Collector):

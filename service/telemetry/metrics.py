@@ -7,7 +7,7 @@ If PROMETHEUS_MULTIPROC_DIR is set when this module is first imported, all worke
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -47,7 +47,7 @@ UNMATCHED = "unmatched"
 class Metrics:
     """The service's metrics, in their own registry. Series with known labels exist at 0 from the start."""
 
-    _exposition: asyncio.Task[bytes] | None
+    _expositions: dict[frozenset[str] | None, asyncio.Task[bytes]]
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Metrics:
         buffers = self._buffers = Buffers()
         self._routes = frozenset(template for template, _ in routes)
         self._event_types = frozenset(event_types)
-        self._exposition, self._exposition_lock = None, asyncio.Lock()
+        self._expositions, self._exposition_lock = {}, asyncio.Lock()
         self._requests = definitions.REQUESTS.make(registry)
         # Resolved once, as everywhere below: looking up a series by labels takes longer than counting.
         self._bound = {
@@ -213,18 +213,21 @@ class Metrics:
             self._loop_lag.observe(max(0.0, loop.time() - due_s))
             self.flush()
 
-    async def read(self) -> bytes:
-        """`expose` in a thread. Callers that arrive during an exposition share the next one."""
-        if self._exposition is None:
-            self._exposition = asyncio.create_task(self._render())
-        return await asyncio.shield(self._exposition)
+    async def read(self, names: frozenset[str] | None = None) -> bytes:
+        """`expose` in a thread. Callers that arrive during an exposition and want the same share the next one."""
+        if names not in self._expositions:
+            self._expositions[names] = asyncio.create_task(self._render(names))
+        return await asyncio.shield(self._expositions[names])
 
-    async def _render(self) -> bytes:
+    async def _render(self, names: frozenset[str] | None) -> bytes:
         async with self._exposition_lock:
-            self._exposition = None  # later callers get a newer one
+            del self._expositions[names]  # later callers get a newer one
             self.flush()
-            return await asyncio.to_thread(self.expose)  # with several workers this reads files
+            return await asyncio.to_thread(self.expose, names)  # with several workers this reads files
 
-    def expose(self) -> bytes:
-        """All metrics in the Prometheus text format, including the other workers' last flushed values."""
-        return render(self._registry, self._live_scores)
+    def expose(self, names: Collection[str] | None = None) -> bytes:
+        """All metrics in the Prometheus text format, including the other workers' last flushed values.
+
+        With `names` the samples of these names alone.
+        """
+        return render(self._registry, self._live_scores, names=names)

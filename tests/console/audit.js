@@ -18,7 +18,7 @@
     }
   }
 
-  for (const control of all("button, a[href], input, summary")) {
+  for (const control of all("button, a[href], input, select, summary")) {
     const name = control.getAttribute("aria-label") || (control.labels?.length ? control.labels[0].textContent : control.textContent);
     if (!name.trim()) faults.push(`no name: ${describe(control)}`);
     const { height, width } = control.getBoundingClientRect();

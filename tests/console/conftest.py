@@ -18,16 +18,20 @@ import httpx
 import numpy as np
 import pytest
 
+from benchmarks.harness.bundles import seal
 from benchmarks.harness.processes import read_url
-from model.contract.bundle import describe_file, locate_bundle
+from model.contract.attributes import gather_attributes
+from model.contract.bundle import ATTRIBUTES, MANIFEST, METADATA, SESSIONS, locate_bundle, read_bundle
 from model.contract.deployment.changes import set_candidate, set_share, use
 from model.contract.deployment.document import read_deployment
 from model.contract.deployment.live_scores import write_live_scores
 from model.contract.deployment.live_sums import LiveScores, Series, Sums, TrialFigures
 from model.contract.deployment.writer import change_deployment
 from model.contract.sessions import Sessions
+from tests.console.films import FILMS
 
 TINY = Path(__file__).parents[1] / "serving" / "bundle"
+SIMILAR = TINY.parent / "similar"
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -36,14 +40,6 @@ FLAGS = [
     "--disable-component-update",
 ]
 PATIENCE_MS = 20_000  # machines may be busy
-TITLES = (
-    *("Star Wars", "Star Trek", "Starship Troopers", "Toy Story", "Alien", "Fargo", "Contact", "Casablanca", "Heat"),
-    *("Vertigo", "Psycho", "Rear Window", "Jaws", "Rocky", "Amadeus", "Gandhi", "Clueless", "Scream", "Emma", "Babe"),
-)
-FILMS = [
-    {"title": title, "year": 1970 + number, "genres": ["Drama", "Sci-Fi"][: number % 3]}
-    for number, title in enumerate(TITLES)
-]
 OLD, CHAMPION, CANDIDATE = "20260901T081500-bert4rec", "20261101T074200-bert4rec", "20261121T101500-bert4rec"
 WATCH = """
 window.seen = {violations: [], animations: 0};
@@ -54,8 +50,8 @@ const animate = Element.prototype.animate;
 Element.prototype.animate = function (...given) { window.seen.animations += 1; return animate.apply(this, given); };
 """
 
-if os.environ.get("CI") == "true" and find_spec("playwright") is None:
-    raise pytest.UsageError("playwright is not installed: CI must run these tests")
+if os.environ.get("CI") == "true" and not all(map(find_spec, ("playwright", "axe_playwright_python"))):
+    raise pytest.UsageError("playwright or axe-playwright-python is not installed: CI must run these tests")
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +67,16 @@ def chromium(require_tool: Callable[[str], str]) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The tiny bundle with neighbours and other metadata, an object for each of its twenty items."""
+    """The tiny bundle with neighbours and other metadata, an object for each of its twenty items, to filter by, too.
 
-    def make(metadata: list[dict[str, Any]]) -> Path:
+    With `similar` it has a graph of similar items.
+    """
+
+    def make(metadata: list[dict[str, Any]], *, similar: bool = False) -> Path:
         folder = tmp_path_factory.mktemp("bundle") / "titles"
         shutil.copytree(locate_bundle(TINY), folder)
+        vocabulary = read_bundle(TINY).vocabulary
+        known = dict(zip(vocabulary.item_ids, metadata, strict=True))
         sessions = Sessions(
             item_count=20,
             starts=np.arange(0, 41, 4),
@@ -84,15 +85,16 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
             ),
             moments=np.zeros(10, dtype=np.int64),
         )
-        manifest = json.loads((folder / "manifest.json").read_text())
-        for name, content in {
-            "metadata.jsonl": "".join(json.dumps(item) + "\n" for item in metadata).encode(),
-            "sessions.npy": sessions.to_bytes(),
-        }.items():
+        made = {
+            METADATA: "".join(json.dumps(item) + "\n" for item in metadata).encode(),
+            ATTRIBUTES: gather_attributes(vocabulary, known).to_bytes(),
+            SESSIONS: sessions.to_bytes(),
+            **({file.name: file.read_bytes() for file in SIMILAR.iterdir()} if similar else {}),
+        }
+        for name, content in made.items():
             (folder / name).write_bytes(content)
-            described = describe_file(content)
-            manifest["files"][name] = {"sha256": described.sha256, "bytes": described.bytes}
-        (folder / "manifest.json").write_text(json.dumps(manifest))
+        files = json.loads((folder / MANIFEST).read_bytes())["files"]
+        seal(folder, files=dict.fromkeys([*files, *made]))
         return folder
 
     return make
@@ -210,7 +212,7 @@ def score(root: Path) -> None:
 @pytest.fixture(scope="module")
 def root(make_bundle: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle folder of three versions, one of them on trial."""
-    made, folder = make_bundle(FILMS), tmp_path_factory.mktemp("bundles")
+    made, folder = make_bundle(FILMS, similar=True), tmp_path_factory.mktemp("bundles")
     for version, ndcg in ((OLD, 0.0588), (CHAMPION, 0.0612), (CANDIDATE, 0.0671)):
         shutil.copytree(made, folder / version)
         manifest = json.loads((made / "manifest.json").read_text())

@@ -125,20 +125,6 @@ def test_erasing_takes_the_id_in_words(view, url):
     expect(page.locator(".people bdi", has_text="to-forget")).to_have_count(0)
 
 
-def test_items(view, url):
-    """Metadata and rank of what is found; from there to what follows it."""
-    page = view(url, "items")
-    page.get_by_role("combobox").fill("wars")
-    expect(page.get_by_role("option")).to_have_count(1)
-    page.keyboard.press("Enter")
-    facts = page.locator(".pairs")
-    expect(facts).to_contain_text("%2F")
-    expect(facts).to_contain_text(re.compile(r"rank \d+, 1 is the most popular"))
-    expect(facts).to_contain_text("1970")
-    page.get_by_role("button", name="Try what follows").click()
-    expect(page.locator(".chosen li")).to_have_text(re.compile("Star Wars"))
-
-
 @pytest.mark.usefixtures("trial")
 def test_models(view, url, root, keep_picture):
     """Versions, scores and evidence; a change asks first, by keyboard too, and the journal says why."""

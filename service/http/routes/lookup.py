@@ -1,5 +1,7 @@
 """GET routes for users and their histories, items and the model."""
 
+from typing import Literal
+
 import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -207,7 +209,7 @@ def _describe_found(model: LiveModel, item_id: str, view: CatalogueView | None) 
     openapi_extra=requires_scope("recommend"),
 )
 async def get_model(request: Request) -> Response:
-    """Name, version, age and measured quality of the model, and the provider that runs it."""
+    """Name, version, age and measured quality of the model, the provider that runs it, and what filters may name."""
     refuse_query(request)
     service = get_service(request)
     variants, followed = service.recommender.variants, service.followed
@@ -230,8 +232,14 @@ async def get_model(request: Request) -> Response:
             candidate=_describe_candidate(followed.deployment, variants.candidate),
             refused=None if followed.refusal is None else followed.refusal.describe(),
             rankers=variants.rankers,
+            filter_fields=_list_filter_fields(model),
         )
     )
+
+
+def _list_filter_fields(model: LiveModel) -> dict[str, Literal["number", "string"]]:
+    columns = {} if model.attributes is None else model.attributes.columns
+    return {name: "number" if column.numeric else "string" for name, column in columns.items()}
 
 
 def _describe_candidate(deployment: Deployment | None, loaded: Variant | None) -> CandidateDescription | None:

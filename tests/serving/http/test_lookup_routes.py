@@ -112,7 +112,19 @@ def test_model_describes_itself(client, bundle_path):
         "candidate": None,
         "refused": None,
         "rankers": ["auto", "model", "popular", bundle.manifest.version],
+        "filter_fields": {},
     }
+
+
+def test_model_names_what_filters_may_name(filtering):
+    """GET /model has each field that a filter may name, and each of them can be filtered by as what it is."""
+    fields = filtering.get("/model").json()["filter_fields"]
+    assert fields == {"title": "string", "genres": "string", "new": "string", "year": "number", "sizes": "number"}
+    for name, kind in fields.items():
+        right, wrong = (["a"], [1]) if kind == "string" else ([1], ["a"])
+        for values, code in ((right, 200), (wrong, 422)):
+            body = {"items": ["i01"], "filter": {"field": name, "in": values}}
+            assert filtering.post("/recommend", body).status_code == code
 
 
 def test_health(client):

@@ -240,10 +240,10 @@ def test_many_who_ask_for_metrics_share_what_is_written(fresh, monkeypatch):
     """A crowd costs as much as two: those who come while it is written get the next one together."""
     expose, written = Metrics.expose, []
 
-    def write_slowly(metrics):
+    def write_slowly(metrics, names):
         written.append(metrics)
         time.sleep(0.05)
-        return expose(metrics)
+        return expose(metrics, names)
 
     monkeypatch.setattr(Metrics, "expose", write_slowly)
 
@@ -252,3 +252,19 @@ def test_many_who_ask_for_metrics_share_what_is_written(fresh, monkeypatch):
 
     assert {response.status_code for response in fresh.run(crowd())} == {200}
     assert 1 <= len(written) <= 5
+
+
+def test_some_metrics_are_asked_for_by_name(fresh):
+    """Only the samples of these names, as all metrics have them; old names, too; unknown ones have none."""
+    fresh.recommend(items=["i01"])
+    wanted = ["nextitem_recommendations_total", "nextitem_stage_duration_seconds_bucket", "nextitem_recommend_total"]
+    named = fresh.get("/metrics", params={"name[]": [*wanted, "nextitem_c4n4ry"]})
+    assert named.headers["content-type"] == fresh.get("/metrics").headers["content-type"]
+    read = dict(line.rsplit(" ", 1) for line in named.text.splitlines() if line[0] != "#")
+    assert {name.partition("{")[0] for name in read} == {*wanted}
+    whole = fresh.get("/metrics").text.splitlines()
+    assert read == dict(line.rsplit(" ", 1) for line in whole if line.startswith(tuple(f"{name}{{" for name in wanted)))
+    assert fresh.get("/metrics", params={"name[]": ["nextitem_c4n4ry"]}).text == ""
+    assert set(fresh.get("/metrics", params={"of": "shop"}).text.splitlines()) >= {
+        line for line in whole if line.startswith("# HELP")
+    }

@@ -48,6 +48,20 @@ def read():
     return {name: float(value) for name, value in samples.items()}
 
 
+@pytest.mark.usefixtures("folder")
+def test_named_samples_of_all_workers():
+    """What is asked for by name is what all metrics have of it: counts, buckets, gauges and old names."""
+    for _ in range(2):
+        run_worker()
+    names = {"nextitem_events_total", "nextitem_http_request_duration_seconds_bucket", "nextitem_queue_depth"}
+    names |= {"nextitem_fallback_total"}
+    metrics = Metrics(event_types=["view"], model_version="v", routes=[])
+    named = [line for line in metrics.expose(names).decode().splitlines() if line[0] != "#"]
+    whole = [line for line in metrics.expose().decode().splitlines() if line[0] != "#"]
+    assert {line.partition("{")[0].partition(" ")[0] for line in named} == names
+    assert sorted(named) == sorted(line for line in whole if line.partition("{")[0].partition(" ")[0] in names)
+
+
 def test_the_dead_still_count_in_two_files(folder):
     """Three workers die: no count goes back, which Prometheus would take for a restart, and no gauge lives on."""
     cpu_s = 0.0

@@ -86,8 +86,8 @@ export const recommend = (body, signal) => call("POST", "recommend", { body, sig
 const quote = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** The same request for a shell. The key is not in it: `$KEY` stands for it. */
-export function describeAsCurl(path, body) {
-  const words = ["curl -s", quote(new URL(path, document.baseURI).href), "-H 'content-type: application/json'"];
+export function describeAsCurl(path, body, method = "POST") {
+  const words = [method === "POST" ? "curl -s" : `curl -s -X ${method}`, quote(new URL(path, document.baseURI).href), "-H 'content-type: application/json'"];
   if (key) words.push('-H "authorization: Bearer $KEY"');
   return `${words.join(" ")} \\\n  -d ${quote(JSON.stringify(body))}`;
 }

@@ -2,13 +2,13 @@
 import { hasKey, setKey } from "./api.js";
 import { classes, html, render, useCallback, useEffect, useRef, useState } from "./dom.js";
 import { Chosen, Search, StoredUser } from "./picker.js";
-import { nameItem, ProblemNote } from "./ranked_list.js";
-import { Try } from "./try.js";
+import { Fetched, nameItem } from "./ranked_list.js";
+import { NO_RULES, Try } from "./try.js";
 
 const VIEWS = {
   try: "Try", compare: "Compare", users: "Users", items: "Items", models: "Models", live: "Live", health: "Health",
 };
-/** Each exports a component of the view's name. */
+/** Every view but Try is fetched when it is first looked at. Each exports a component of the view's name. */
 const MODULES = {
   compare: () => import("./compare.js"),
   users: () => import("./users.js"),
@@ -18,7 +18,6 @@ const MODULES = {
   health: () => import("./health.js"),
 };
 const PICKED = ["try", "compare"]; // the views of what was picked
-const RELOAD = { title: "This view cannot be loaded", detail: "Load the page again: the service may have been updated." };
 
 /** The view that the page's fragment names. Nothing else is ever put into the address. */
 function useView() {
@@ -30,16 +29,6 @@ function useView() {
     return () => removeEventListener("hashchange", onChange);
   }, []);
   return view;
-}
-
-/** Every view but Try is fetched when it is first looked at. */
-function Fetched({ name, ...shared }) {
-  const [view, setView] = useState(null);
-  const [failed, setFailed] = useState(false);
-  useEffect(() => {
-    MODULES[name]().then((module) => setView(() => module[VIEWS[name]]), () => setFailed(true));
-  }, []);
-  return failed ? html`<${ProblemNote} problem=${RELOAD} />` : view && html`<${view} ...${shared} />`;
 }
 
 /** Asks for an API key, which stays in this page's memory, or in the tab's storage where that is ticked. */
@@ -71,6 +60,7 @@ function Console() {
   const view = useView();
   const [chosen, setChosen] = useState([]);
   const [user, setUser] = useState(null);
+  const [rules, setRules] = useState(NO_RULES);
   const [attempt, setAttempt] = useState(0);
   const [keyProblem, setKeyProblem] = useState(undefined); // undefined: no form; null: asked for by the user
   const [opened, setOpened] = useState(null);
@@ -99,7 +89,7 @@ function Console() {
   }, []);
   // A key that does for this view may not do for another one.
   useEffect(() => setKeyProblem((problem) => (problem?.status === 403 ? undefined : problem)), [view]);
-  const shared = { user, chosen, attempt, add, nameOf, report, learn, opened, openItem };
+  const shared = { user, chosen, rules, setRules, attempt, add, nameOf, report, learn, opened, openItem };
   return html`
     <header class="top">
       <h1>nextitem</h1>
@@ -117,7 +107,8 @@ function Console() {
           remove=${(index) => setChosen((items) => items.filter((_, other) => other !== index))}
           clear=${() => setChosen([])} />
       </div>`}
-      ${view === "try" ? html`<${Try} ...${shared} />` : html`<${Fetched} key=${view} name=${view} ...${shared} />`}
+      ${view === "try" ? html`<${Try} ...${shared} />` : html`<${Fetched} key=${view} load=${MODULES[view]} name=${VIEWS[view]}
+        ...${shared} />`}
     </main>`;
 }
 

@@ -96,15 +96,20 @@ function focusOnSlash(input) {
   return () => document.removeEventListener("keydown", onKey);
 }
 
+/** After a button of a list was pressed and has left it: the focus goes to the next one, or to what is named. */
+export function keepFocus(list, index, otherwise) {
+  requestAnimationFrame(() => {
+    const left = list.current?.querySelectorAll("button") ?? [];
+    (left[Math.min(index, left.length - 1)] ?? document.querySelector(otherwise))?.focus();
+  });
+}
+
 /** What was chosen here, oldest first; each item can be taken out again. */
 export function Chosen({ items, remove, clear, stored }) {
   const list = useRef(null);
   const takeOut = (index) => {
     remove(index);
-    requestAnimationFrame(() => {
-      const left = list.current?.querySelectorAll("button") ?? [];
-      (left[Math.min(index, left.length - 1)] ?? document.getElementById("search")).focus();
-    });
+    keepFocus(list, index, "#search");
   };
   return html`<section class="chosen" aria-labelledby="chosen">
     <header><h2 id="chosen">${stored ? "And then" : "What you did"} <small>oldest first</small></h2>

@@ -1,11 +1,13 @@
 // A ranked list: what changed since the last one, and why each item is in it. And how items and problems are shown.
 import { describeAsCurl } from "./api.js";
-import { classes, html, useLayoutEffect, useMemo, useRef, useState } from "./dom.js";
+import { classes, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./dom.js";
 
 const DETAILS = 3;
 const MOVE = { duration: 280, easing: "cubic-bezier(.2, 0, 0, 1)" };
 
-const isText = (value) => (typeof value === "string" && value !== "") || typeof value === "number";
+const RELOAD = { title: "This view cannot be loaded", detail: "Load the page again: the service may have been updated." };
+
+export const isText = (value) => (typeof value === "string" && value !== "") || typeof value === "number";
 
 /** An item's title, or its id where it has none. */
 export function nameItem(item) {
@@ -36,6 +38,16 @@ export function ProblemNote({ problem }) {
   </div>`;
 }
 
+/** The component `name` of a module that `load` imports once this is shown; the rest goes to it. */
+export function Fetched({ load, name, ...shared }) {
+  const [view, setView] = useState(null);
+  const [failed, setFailed] = useState(false);
+  useEffect(() => {
+    load().then((module) => setView(() => module[name]), () => setFailed(true));
+  }, []);
+  return failed ? html`<${ProblemNote} problem=${RELOAD} />` : view && html`<${view} ...${shared} />`;
+}
+
 /** How an answer differs from the last one, by item: its rank then, or null for a new one. `last` may be null. */
 export function compareRanks(items, last) {
   if (!last) return new Map();
@@ -45,7 +57,7 @@ export function compareRanks(items, last) {
 
 /** The changes in words, for who does not see them. */
 export function describeChanges(answer, changes) {
-  const took = `${formatMs(answer.took_ms)} ms`;
+  const took = `${formatMs(answer.took_ms)} ms${answer.allowed === undefined ? "" : `, ${answer.allowed} allowed`}`;
   if (changes.size === 0) return `${answer.count} items, ${took}`;
   const fresh = answer.items.filter((item) => changes.get(item.item_id) === null).length;
   const moved = answer.items.filter((item) => ![null, item.rank].includes(changes.get(item.item_id))).length;
@@ -85,9 +97,9 @@ function explainNothing(source, explained) {
 }
 
 /** The request behind a list, to be sent from a shell. */
-export function Curl({ path, body }) {
+export function Curl({ path, body, method }) {
   const [copied, setCopied] = useState("");
-  const command = useMemo(() => describeAsCurl(path, body), [path, body]);
+  const command = useMemo(() => describeAsCurl(path, body, method), [path, body, method]);
   const code = useRef(null);
   const copy = async () => {
     try {
@@ -118,8 +130,9 @@ function move(list, from) {
   }
 }
 
-/** The items of an answer. `add` takes the one that is clicked; `note` says something beside an item. */
-export function RankedList({ answer, changes = new Map(), nameOf, add, note, label, hint = "Add it to the history" }) {
+/** The items of an answer. `add` takes the one that is clicked; `note` says something beside an item; `why`, if not
+false, says what of the history lifted it. */
+export function RankedList({ answer, changes = new Map(), nameOf, add, note, label, why = true, hint = "Add it to the history" }) {
   const list = useRef(null);
   const clicked = useRef(null);
   const from = list.current ? measure(list.current) : new Map();
@@ -146,7 +159,7 @@ export function RankedList({ answer, changes = new Map(), nameOf, add, note, lab
         <button type="button" class="pick" onClick=${() => choose(item, index)}
           title=${hint}><${Title} item=${item} /></button>
         <${Details} item=${item} />
-        <${Why} item=${item} source=${answer.source} explained=${answer.explained} nameOf=${nameOf} />
+        ${why && html`<${Why} item=${item} source=${answer.source} explained=${answer.explained} nameOf=${nameOf} />`}
       </div>
       <div class="score"><span>${item.score.toFixed(answer.source === "popular" ? 0 : 2)}</span>
         <span class="bar" aria-hidden="true"><i style=${{ transform: `scaleX(${0.08 + (0.92 * (item.score - lowest)) / spread})` }}></i></span>
