@@ -81,8 +81,9 @@ def format_markdown(
         verdict = verdicts.get((data, protocol))
         kinds = {cell["model"]: cell["kind"] for cell in group}
         lines += [f"**{format_verdict(data, protocol, verdict, kinds)}**", ""] if verdict else []
+        shown = " | ".join(SHOWN)
         lines += [
-            f"| model | kind | seeds | held out, users | {' | '.join(SHOWN)} | parameters | training, s | ms a request |",
+            f"| model | kind | seeds | held out, users | {shown} | parameters | training, s | ms a request |",
             f"|---|---|---|---|{'---|' * len(SHOWN)}---|---|---|",
         ]
         rows = average_seeds(group)

@@ -108,7 +108,6 @@ PROTOCOLS = {
             name="time",
             summary="one moment parts all users' events, each user's next event, all items ranked, seen items removed",
             split="time",
-            repeated_targets=DROPPED,
         ),
     )
 }

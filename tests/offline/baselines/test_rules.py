@@ -11,7 +11,8 @@ import torch
 
 from model.nets.registry import make_network
 from training.baselines.chains import RulesBaseline
-from training.baselines.rules import learn_rules, require_room
+from training.baselines.rules import count_rules, learn_rules, require_room
+from training.baselines.rules_of_others import RulesOfOthers
 from training.cli import main
 from training.data.split import Questions
 from training.errors import RecipeError
@@ -67,7 +68,7 @@ def test_strengths_are_tried_as_they_are_evaluated(make_histories):
     questions = Questions(asked, draw.integers(1, 31, size=60).astype(np.int32))
     network = make_network("sasrec", item_count=30, max_length=6, width=8, layers=1, heads=1)
     rules = learn_rules(train, 30, 7)
-    tried = try_rule_weights(NetworkScorer(network), rules, questions)
+    tried = try_rule_weights(NetworkScorer(network), RulesOfOthers(rules, count_rules(train, 30), train), questions)
     assert tuple(tried) == RULE_WEIGHTS
     assert len(set(tried.values())) > 3
     assert tried[0.0] == pytest.approx(average(evaluate(NetworkScorer(network), questions))["NDCG@10"])

@@ -56,16 +56,17 @@ def test_cells_become_a_table_a_file_and_a_verdict(tmp_path, bench, capsys):
     row = next(line for line in text.splitlines() if line.startswith("| small-bert4rec"))
     columns = [cell.strip() for cell in row.strip("|").split("|")]
     both = [json.loads(cells[f"ring/P2/small-bert4rec-s{seed}.json"]) for seed in (1, 2)]
-    assert columns[1:3] == ["transformer", "2"]
+    assert columns[1:4] == ["transformer", "2", "all"]
     mean = sum(cell["metrics"]["HR@10"]["value"] for cell in both) / 2
-    assert columns[3].startswith(f"{mean:.4f} [")
-    assert columns[6] == f"{both[0]['parameters']:,}"
+    assert columns[4].startswith(f"{mean:.4f} [")
+    assert columns[7] == f"{both[0]['parameters']:,}"
     assert (
         "**On ring under P2 the best transformer, small-bert4rec, loses to the best baseline, rules: its NDCG" in text
     )
     lines = list(csv.DictReader((tmp_path / "out" / "benchmark.csv").read_text().splitlines()))
     assert len(lines) == 8
     assert {line["HR@10"] for line in lines if line["model"] == "rules"} == {"1.0"}
+    assert {(line["held_out_users"], line["evaluation"]) for line in lines} == {("all", "2")}
     assert (tmp_path / "out" / "benchmark.png").read_bytes().startswith(b"\x89PNG")
 
 
