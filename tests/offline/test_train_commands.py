@@ -126,7 +126,9 @@ def test_evaluate_repeats_what_fit_measured(fitted, capsys):
     """By the same protocol, seed and users."""
     assert main(["evaluate", str(fitted.run), "--data", str(fitted.log), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown.keys() == {"protocol", "seed", "users", "metrics"}
+    described = {"protocol", "evaluation", "seen_items", "repeated_targets", "held_out_users"}
+    assert shown.keys() == {*described, "seed", "users", "metrics", "targets"}
+    assert {key: shown[key] for key in described} == {key: fitted.read("results.json")[key] for key in described}
     assert (shown["protocol"], shown["seed"], shown["users"]) == ("P2", 12345, 24)
     assert shown["metrics"] == fitted.read("results.json")["models"]["bert4rec"]
 

@@ -174,6 +174,25 @@ def test_a_run_stopped_before_its_rules_goes_on_to_the_same(copy, capsys):
     assert (copy / "run" / "rules.safetensors").read_bytes() == whole
 
 
+def test_results_of_before_are_read_and_paired_with_their_like_alone(copy, capsys):
+    """Results that name no evaluation are shown and published as ever, and are no pair of ones with rules of others."""
+    shutil.copytree(copy / "run", copy / "older")
+    path = copy / "older" / "results.json"
+    results = json.loads(path.read_text())
+    newer = ("evaluation", "seen_items", "repeated_targets", "held_out_users", "targets")
+    path.write_text(json.dumps({key: value for key, value in results.items() if key not in newer}))
+    assert fit(copy, "log.csv", "older") == 0
+    assert "bert4rec-rules" in capsys.readouterr().out
+    compare = ["compare", str(copy / "run"), str(copy / "older"), "--out", str(copy / "picture.png")]
+    assert main(compare) == 2
+    assert "give --data FILE to test them again" in capsys.readouterr().err
+    assert main([*compare, "--data", str(copy / "log.csv")]) == 0
+    assert "chance can explain all of it" in capsys.readouterr().out
+    path.write_text(json.dumps({**results, "targets": {"share": "some"}}))
+    assert main(compare) == 2
+    assert "results.json" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("damage", "code", "message"),
     [
