@@ -24,7 +24,7 @@ SEEN_ITEMS = ("removed", "kept")
 """What a protocol does with items of the history, the target aside: no candidates, or candidates."""
 REPEATED_TARGETS = ("kept", "missed", "dropped")
 """What it does with a target that its user has met before. kept: it is a candidate like others. missed: it is removed
-as every seen item is, and so stands behind all. dropped: it makes no question."""
+as every seen item is, and so is in no list. dropped: it makes no question."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 DATA_SET_NAMES = ("ml-100k", "ml-1m", "ml-20m")
 

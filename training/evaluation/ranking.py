@@ -16,7 +16,7 @@ from model.nets.network import Network, UserNetwork
 from training.data.histories import Histories
 from training.data.split import Questions
 from training.errors import Diverged
-from training.evaluation.metrics import LIST_LENGTH, measure_coverage, measure_popularity, measure_ranks
+from training.evaluation.metrics import LIST_LENGTH, UNLISTED, measure_coverage, measure_popularity, measure_ranks
 from training.evaluation.protocol import MISSED, EvaluationTask
 
 _SCORES_AT_ONCE = 2**21
@@ -79,7 +79,7 @@ class Ranks:
     """The ranks of the targets of B questions."""
 
     greater: NDArray[np.int64]
-    """How many candidates score higher than the target (B)."""
+    """How many candidates score higher than the target (B), UNLISTED where it is in no list."""
     ties: NDArray[np.int64]
     """How many other candidates score the same (B)."""
     lists: NDArray[np.int32]
@@ -141,8 +141,7 @@ def rank_batch(
     """Rank the targets of B questions by scores (B, V), which are overwritten: what `Ranks` holds. Raises Diverged.
 
     With `removes_seen` items of a history are no candidates; the target is one nevertheless, unless `misses_repeated`:
-    then one that was seen before stands behind all items, as what is in no list. That is meant for `removes_seen`
-    alone, and nothing without it.
+    then one that was seen before is in no list (metrics.py, UNLISTED). Without `removes_seen` none is missed.
     """
     least, most = torch.aminmax(scores)  # one pass without a copy, and no number is neither least nor most
     if not bool(torch.isfinite(least) & torch.isfinite(most)):
@@ -161,7 +160,7 @@ def rank_batch(
     greater, ties = _count(rivals > target), _count(rivals == target)
     if removes_seen and misses_repeated:
         repeated = questions.repeated
-        greater[repeated], ties[repeated] = scores.shape[1], 0
+        greater[repeated], ties[repeated] = UNLISTED, 0
     return greater, ties, lists.cpu().numpy()
 
 

@@ -9,6 +9,7 @@ import torch
 from training.arguments import PROTOCOL_NAMES, make_parser
 from training.data.split import split_by_time
 from training.errors import DataError, RunError
+from training.evaluation.metrics import UNLISTED
 from training.evaluation.protocol import PROTOCOLS, build_task, find_fault, find_twin, require_split
 from training.evaluation.ranking import evaluate_task
 from training.recipe import DataRecipe
@@ -53,12 +54,12 @@ def test_every_protocol_has_its_place_on_the_command_line():
 
 @pytest.mark.parametrize("name", ["P2", "P5"])
 def test_full_ranking_without_seen_items(make_log, name):
-    """Unseen before 4: none, before 5: 4. The seen 1 is removed, and so behind all 7: places 1, 2 and 8."""
+    """Unseen before 4: none, before 5: 4. The seen 1 is removed, and so in no list: places 1, 2 and none."""
     _, scores = _sit(make_log, name)
-    assert (scores.ranks.greater.tolist(), scores.ranks.ties.tolist()) == ([0, 1, 7], [0, 0, 0])
+    assert (scores.ranks.greater.tolist(), scores.ranks.ties.tolist()) == ([0, 1, UNLISTED], [0, 0, 0])
     assert scores.values["HR@1"].tolist() == [1, 0, 0]
     assert scores.values["NDCG@5"].tolist() == pytest.approx([1, 0.6309297535714575, 0])
-    assert scores.values["MRR"].tolist() == [1, 0.5, 1 / 8]
+    assert scores.values["MRR"].tolist() == [1, 0.5, 0]
     assert scores.ranks.lists[:, :2].tolist() == [[4, 5]] * 3
     assert scores.coverage == pytest.approx(4 / 7)  # 4, 5, 6 and 7: everyone who is asked has seen 1 to 3
 
@@ -99,11 +100,11 @@ def test_p1a_draws_seen_items_and_removes_them(make_log):
     seen = [_sit(make_log, "P1a", seed=seed)[0].negatives[0].tolist() for seed in range(40)]
     assert any({2, 3} & set(row) for row in seen)
     drawn = np.array([[2, 4]], dtype=np.int32)
-    for treatment, greater in (("kept", 1), ("missed", 7)):
+    for treatment, greater in (("kept", 1), ("missed", UNLISTED)):
         _, scores = _sit(make_log, "P1a", scores=[1.0, 9, 9, 5, 5, 5, 5], negatives=drawn, repeated_targets=treatment)
         assert (scores.ranks.greater.tolist(), scores.ranks.ties.tolist()) == ([greater], [0])
     _, scores = _sit(make_log, "P1a", scores=[1.0, 9, 9, 5, 5, 5, 5], negatives=drawn)
-    assert scores.ranks.greater.tolist() == [7]
+    assert scores.ranks.greater.tolist() == [UNLISTED]
 
 
 @pytest.mark.usefixtures("two_negatives")
@@ -207,7 +208,7 @@ def test_time_parts_all_users_at_once(timed_log):
 
 def test_the_time_protocol_ranks_by_what_was_known(timed_log):
     """User a has seen all but 5, b all but 3 and 6, c all but 4 and 7; the targets 3, 4 and 6 were seen before."""
-    for treatment, greater in (("kept", [0, 1, 1]), (None, [7, 7, 7])):
+    for treatment, greater in (("kept", [0, 1, 1]), (None, [UNLISTED] * 3)):
         protocol = PROTOCOLS["time"].vary(repeated_targets=treatment)
         task = build_task(protocol, timed_log, protocol.cut(timed_log, DataRecipe(test_share=0.2)), 1)
         scores = evaluate_task(Fixed(PREFERENCE), task)

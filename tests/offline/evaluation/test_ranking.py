@@ -11,6 +11,7 @@ from training.baselines.chains import Markov, RulesBaseline
 from training.baselines.popular import Popularity
 from training.data.split import Questions
 from training.errors import Diverged
+from training.evaluation.metrics import UNLISTED
 from training.evaluation.ranking import NetworkScorer, evaluate, rank_targets
 from training.publish.rankers import GRAPH_FROM, GraphRanker, ScoreRanker, choose_ranker
 from training.publish.recommend_offline import rank_lists
@@ -40,9 +41,9 @@ def test_seen_items_are_no_candidates(make_histories):
 
 
 def test_a_target_seen_before_is_removed_or_stays(make_histories):
-    """Removed as other seen items are, it stands behind all three; kept, it has 2 before it, and 1 where all stay."""
+    """Removed as other seen items are, it is in no list; kept, it has 2 before it, and 1 where all stay."""
     asked = make_histories([[3, 1]])
-    assert _rank(Fixed([[9, 8, 7]]), asked, [3]) == [[3], [0]]
+    assert _rank(Fixed([[9, 8, 7]]), asked, [3]) == [[UNLISTED], [0]]
     assert _rank(Fixed([[9, 8, 7]]), asked, [3], misses_repeated=False) == [[1], [0]]
     assert _rank(Fixed([[9, 8, 7]]), asked, [3], removes_seen=False) == [[2], [0]]
 

@@ -159,9 +159,10 @@ def test_few_users_cannot_say_that_a_model_beats_popularity():
 
 
 def test_one_user_is_no_win(tmp_path, capsys):
-    """By the command: one user whom Markov knows and popularity does not makes no winner."""
+    """By the command: one user, whom rules know and neither Markov nor popularity does, makes no winner."""
     log = tmp_path / "one.csv"
-    walk = [("u0", "a"), ("u0", "b"), ("u0", "c"), ("u0", "d"), ("x", "c"), ("x", "d"), ("y", "e"), ("z", "e")]
+    walks = {"u": "abcd", "v": "bd", "w": "ce", "x": "cd", "y": "e", "z": "e"}
+    walk = [(user, item) for user, items in walks.items() for item in items]
     log.write_text("user,item,timestamp\n" + "".join(f"{user},{item},{at}\n" for at, (user, item) in enumerate(walk)))
     assert main(["fit", "pop", "--data", str(log), "--out", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
