@@ -57,7 +57,8 @@ class RulesBaseline:
         rows, items = histories.flatten()
         age = histories.ends[rows] - histories.starts[rows] - 1 - count_within(rows)
         near = age < self._window
-        return add_up(rows[near], items[near], self._decay ** age[near], self.item_count + 1)
+        weights: NDArray[np.float64] = self._decay ** age[near].astype(np.float64)
+        return add_up(rows[near], items[near], weights, self.item_count + 1)
 
 
 class Markov:

@@ -22,7 +22,7 @@ def add_up(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """The sum of the values at each place of a matrix of so many columns: rows, columns and sums, by row and column."""
     places, entries = np.unique(rows.astype(np.int64) * width + columns, return_inverse=True)
-    sums: NDArray[np.float64] = np.bincount(entries, weights=values, minlength=len(places))
+    sums = np.bincount(entries, weights=values, minlength=len(places)).astype(np.float64, copy=False)
     return places // width, places % width, sums
 
 
