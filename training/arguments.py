@@ -20,6 +20,11 @@ PROTOCOL_NAMES = {
 """The code of each protocol, which results hold, and the name that says what it is. Options accept both."""
 _PROTOCOLS = ", ".join(name if name == code else f"{name} ({code})" for code, name in PROTOCOL_NAMES.items())
 BENCHMARK_MODELS = ("pop", "markov", "rules", "item-knn", "session-knn", "bpr-mf", "fpmc", "gru4rec", "bert4rec-small")
+SEEN_ITEMS = ("removed", "kept")
+"""What a protocol does with items of the history, the target aside: no candidates, or candidates."""
+REPEATED_TARGETS = ("kept", "missed", "dropped")
+"""What it does with a target that its user has met before. kept: it is a candidate like others. missed: it is removed
+as every seen item is, and so is in no list. dropped: it makes no question."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 DATA_SET_NAMES = ("ml-100k", "ml-1m", "ml-20m")
 
@@ -72,6 +77,14 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
         "--train-only",
         action="store_true",
         help="with pop under P1: do not count test events, which the paper's authors do",
+    )
+    parser.add_argument(
+        "--seen-items", choices=SEEN_ITEMS, help="items of the history as candidates (default: as the protocol has it)"
+    )
+    parser.add_argument(
+        "--repeated-targets",
+        choices=REPEATED_TARGETS,
+        help="targets that the user had met before: candidates, missed, or not asked (default: as the protocol has it)",
     )
     _add_discount(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -57,7 +57,7 @@ def _say(text: str) -> None:
 
 def _fit(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.recipe, options.settings)
-    from training.evaluation.results import find_weakness, format_metrics, format_rule_weight, format_verdict  # noqa: PLC0415
+    from training.evaluation.results import find_weakness, format_results, format_rule_weight, format_verdict  # noqa: PLC0415
     from training.fit.fit import fit  # noqa: PLC0415 - imports torch
     from training.fit.interrupt import Interrupt  # noqa: PLC0415
 
@@ -73,9 +73,9 @@ def _fit(options: argparse.Namespace) -> int:
     if results is None:
         _complain(f"stopped; saved in {options.out}: run the same command with --resume to continue")
         return 128 + (interrupt.received or INTERRUPTED - 128)
-    _say(format_metrics(results["models"], protocol=results["protocol"], users=results["users"]))
+    _say(format_results(results, results["models"]))
     if "comparison" in results:
-        _say(format_verdict(results["comparison"]))
+        _say(format_verdict(results["comparison"], results["users"]))
     if recipe.rules_per_item is not None:
         _say(format_rule_weight(results["rules"]))
     _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")
@@ -88,14 +88,15 @@ def _fit(options: argparse.Namespace) -> int:
 def _evaluate(options: argparse.Namespace) -> int:
     seed = _read_seed(options)
     from training.evaluation.protocol import PROTOCOLS  # noqa: PLC0415
-    from training.evaluation.results import describe_evaluation, format_metrics  # noqa: PLC0415
+    from training.evaluation.results import describe_evaluation, format_results  # noqa: PLC0415
     from training.runs.evaluate import evaluate_baseline, evaluate_run, name_protocol  # noqa: PLC0415 - imports torch
 
+    treatment = {"seen_items": options.seen_items, "repeated_targets": options.repeated_targets}
     if options.what in BASELINES:
         if options.popularity_discount is not None:
             raise InputError("--popularity-discount applies to runs of transformers only")
         name = options.what
-        protocol = PROTOCOLS[options.protocol or "P2"]
+        protocol = PROTOCOLS[options.protocol or "P2"].vary(**treatment)
         recipe = _read_settings({"model": {"name": name}}, options.settings, ("data", "model"))
         assert isinstance(recipe.model, BaselineRecipe)  # noqa: S101 - the name is one of BASELINES
         task, scores = evaluate_baseline(
@@ -106,14 +107,14 @@ def _evaluate(options: argparse.Namespace) -> int:
             raise InputError("--train-only applies to baselines only: a run is already trained")
         run = _open_run(Path(options.what), options.popularity_discount)
         name = run.recipe.name
-        protocol = PROTOCOLS[options.protocol or name_protocol(run.recipe.data)]
+        protocol = PROTOCOLS[options.protocol or name_protocol(run.recipe.data)].vary(**treatment)
         data = _read_data_settings(run.recipe.to_dict()["data"], options.settings)
         task, scores = evaluate_run(run, options.data, data, protocol, seed=seed)
     result = describe_evaluation(scores, task)
     if options.json:
         _say(json.dumps(result, indent=2, allow_nan=False))
     else:
-        _say(format_metrics({name: result["metrics"]}, protocol=result["protocol"], users=result["users"]))
+        _say(format_results(result, {name: result["metrics"]}))
     return 0
 
 

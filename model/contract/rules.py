@@ -13,6 +13,8 @@ from model.contract.npy import decode_arrays, encode_arrays
 
 DECAY, WINDOW = 0.7, 50
 """Defaults, chosen on validation events of ML-1M and Beauty."""
+BELOW_RULES = 1e-12
+"""Less than the least weight of a rule: 0.7 ** 49 / 20 over the square root of a million."""
 FOLLOWERS = 200
 """Maximum rules of one item in a bundle, the weightiest ones."""
 MOST_RULES = 2**24
@@ -74,8 +76,5 @@ class Rules:
 
 def share_below_rules(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Less than any rule, and in the order of popularity (V): what decides among items that no rule names."""
-    shares: NDArray[np.float64] = counts / (counts.sum() + 1) * _BELOW_RULES
+    shares: NDArray[np.float64] = counts / (counts.sum() + 1) * BELOW_RULES
     return shares
-
-
-_BELOW_RULES = 1e-12  # less than the least weight of a rule: 0.7 ** 49 / 20 over the square root of a million

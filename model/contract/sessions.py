@@ -33,8 +33,10 @@ class Sessions:
     candidates: int = CANDIDATES
     window: int = WINDOW
 
-    def score(self, history: NDArray[np.int32]) -> NDArray[np.float64]:
+    def score(self, history: NDArray[np.int32], *, without: int | None = None) -> NDArray[np.float64]:
         """Score all items (V) by the sessions most like a history of item indexes, oldest first.
+
+        The session `without` counts as if it were not there.
 
         Those that share an item with its newest `window` items are candidates, the `candidates` newest of them. A
         shared item counts its place in what is asked, the newest 1, and the `neighbours` sessions with the highest
@@ -46,6 +48,8 @@ class Sessions:
         order = np.argsort(-backwards)
         items, ages = items[order], backwards[order]  # oldest first, so that newer ones overwrite them below
         found, sharing = _gather(*self._by_item, items)
+        if without is not None:
+            found, sharing = found[found != without], sharing[found != without]
         if not len(found):
             return np.zeros(self.item_count)
         U = len(self.moments)
@@ -55,7 +59,8 @@ class Sessions:
         near = self._choose(np.flatnonzero(similarity), similarity)
         weights = similarity[near] * np.maximum(0, 1 - age[near] / _WEIGHED_STEPS)
         theirs, of = _gather(self.starts, self.items, near)
-        return _add_up(theirs, weights[of] * self._rarity[theirs], self.item_count + 1)[1:]
+        rarity = self._rarity[theirs] if without is None else self._measure_rarity(theirs, without)
+        return _add_up(theirs, weights[of] * rarity, self.item_count + 1)[1:]
 
     def _choose(self, sessions: NDArray[np.int64], similarity: NDArray[np.float64]) -> NDArray[np.int64]:
         """The newest of the sessions, and of these the ones most alike; equal ones by their order."""
@@ -74,9 +79,21 @@ class Sessions:
     @cached_property
     def _rarity(self) -> NDArray[np.float64]:
         """(V + 1) by item index."""
-        filled = int(np.count_nonzero(np.diff(self.starts)))
-        rarity: NDArray[np.float64] = 1 + np.log(max(1, filled) / np.maximum(np.diff(self._by_item[0]), 1))
+        rarity: NDArray[np.float64] = 1 + np.log(max(1, self._filled) / np.maximum(np.diff(self._by_item[0]), 1))
         return rarity
+
+    def _measure_rarity(self, items: NDArray[np.integer], without: int) -> NDArray[np.float64]:
+        """The same of some items as if one session were not there."""
+        met = self.items[self.starts[without] : self.starts[without + 1]]
+        bounds = self._by_item[0]
+        counts = bounds[items + 1] - bounds[items] - np.isin(items, met)
+        rarity: NDArray[np.float64] = 1 + np.log(max(1, self._filled - (len(met) > 0)) / np.maximum(counts, 1))
+        return rarity
+
+    @cached_property
+    def _filled(self) -> int:
+        """How many sessions met anything."""
+        return int(np.count_nonzero(np.diff(self.starts)))
 
     def to_bytes(self) -> bytes:
         """The content of sessions.npy."""

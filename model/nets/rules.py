@@ -47,10 +47,17 @@ class SequentialRules(nn.Module):
 
     def lift(self, item_ids: Tensor) -> Tensor:
         """The same at strength 1: log(1 + p / FLOOR), 0 where no rule leads (B, V + 2)."""
+        newest = self.read_newest(item_ids)  # embedding below, not indexing: ONNX gathers so
+        return self.mix(F.embedding(newest, self.weights), F.embedding(newest, self.followers))
+
+    def read_newest(self, item_ids: Tensor) -> Tensor:
+        """The newest items that are asked, oldest first, PAD before them (B, R), of item_ids (B, T) as above."""
         padding = torch.full_like(item_ids[:, :1], PAD).expand(-1, WINDOW)  # not F.pad: CUDA's Pad takes no int32
-        newest = torch.cat([padding, item_ids], dim=1)[:, -WINDOW - 1 : -1]  # (B, R), whatever T is
-        weights = (F.embedding(newest, self.weights) * self.decays).flatten(1)
-        followers = F.embedding(newest, self.followers).flatten(1).long()  # embedding, not indexing: ONNX gathers so
-        sums = weights.new_zeros(item_ids.shape[0], len(self.weights)).scatter_add(1, followers, weights)
+        return torch.cat([padding, item_ids], dim=1)[:, -WINDOW - 1 : -1]  # whatever T is
+
+    def mix(self, weights: Tensor, followers: Tensor) -> Tensor:
+        """The lift by the rules of the newest items, whatever they are counted from: both (B, R, M) -> (B, V + 2)."""
+        weights, followers = (weights * self.decays).flatten(1), followers.flatten(1).long()
+        sums = weights.new_zeros(weights.shape[0], len(self.weights)).scatter_add(1, followers, weights)
         total = sums.sum(dim=1, keepdim=True).clamp(min=torch.finfo(sums.dtype).tiny)
         return torch.log1p(sums / total / FLOOR)

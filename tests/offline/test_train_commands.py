@@ -126,7 +126,9 @@ def test_evaluate_repeats_what_fit_measured(fitted, capsys):
     """By the same protocol, seed and users."""
     assert main(["evaluate", str(fitted.run), "--data", str(fitted.log), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown.keys() == {"protocol", "seed", "users", "metrics"}
+    described = {"protocol", "evaluation", "seen_items", "repeated_targets", "held_out_users"}
+    assert shown.keys() == {*described, "seed", "users", "metrics", "targets"}
+    assert {key: shown[key] for key in described} == {key: fitted.read("results.json")[key] for key in described}
     assert (shown["protocol"], shown["seed"], shown["users"]) == ("P2", 12345, 24)
     assert shown["metrics"] == fitted.read("results.json")["models"]["bert4rec"]
 
@@ -610,14 +612,14 @@ def test_runs_that_cannot_be_paired_are_refused(tmp_path, cycle_csv, recipe, cap
 
 
 def test_describe_prints_the_papers_table(tmp_path, capsys):
-    """Counts, density, repeats and ties of a small log, worked by hand, as a table and as JSON."""
+    """Counts, density (4 of 6 pairs), repeats and ties of a small log, worked by hand, as a table and as JSON."""
     log = tmp_path / "log.csv"
     rows = ["a,x,1", "a,y,5", "a,x,5", "b,x,2", "b,z,3"]
     log.write_text("user,item,timestamp\n" + "\n".join(rows) + "\n")
     assert main(["describe", "--data", str(log)]) == 0
     head, row, *_ = shown = capsys.readouterr().out.splitlines()
     assert head.split() == ["data", "users", "items", "actions", "avg.", "length", "density"]
-    assert row.split() == ["log.csv", "2", "3", "5", "2.5", "83.33%"]
+    assert row.split() == ["log.csv", "2", "3", "5", "2.5", "66.67%"]
     assert "lengths 2 to 3, median 2.5" in shown
     assert "20.0% of the actions repeat an item of the same user" in shown
     assert "40.0% of the actions share their time with another of the same user, the last one for 50.0%" in shown[-1]

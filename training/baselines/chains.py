@@ -6,11 +6,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from model.contract.rules import DECAY, WINDOW, share_below_rules
-from training.baselines.rules import count_rules
-from training.baselines.sparse_rows import count_within
+from model.contract.rules import BELOW_RULES, DECAY, WINDOW
+from training.baselines.own_history import Counted
+from training.baselines.rules import REACH, count_rules, gather_pairs, scale_rules
+from training.baselines.sparse_rows import add_up, count_within, match
 from training.data.histories import Histories
-from training.data.split import count_items
 
 
 class RulesBaseline:
@@ -18,31 +18,57 @@ class RulesBaseline:
 
     An item of a history has its rules' weights (rules.py) times `decay` for each newer item; the newest
     `window` count. Popularity decides among items that no rule names. Defaults were chosen on validation events of
-    ML-1M and Beauty.
+    ML-1M and Beauty. Rules and popularity are those of other users, unless `leave_own_out` is off.
     """
 
     def __init__(
-        self, train: Histories, item_count: int, *, reach: int = 20, decay: float = DECAY, window: int = WINDOW
+        self,
+        train: Histories,
+        item_count: int,
+        *,
+        reach: int = REACH,
+        decay: float = DECAY,
+        window: int = WINDOW,
+        leave_own_out: bool = True,
     ) -> None:
         self.item_count = item_count
-        self._decay, self._window = decay, window
+        self._reach, self._decay, self._window = reach, decay, window
         self._rules = count_rules(train, item_count, reach=reach)
-        self._popular = share_below_rules(count_items(train, item_count))
+        self._totals: NDArray[np.float64] = self._rules.sum(axis=1)
+        self._counted = Counted(train, item_count, leave_own_out=leave_own_out)
 
     def score(self, histories: Histories) -> Tensor:
         """Decayed sums of rules (B, V). An empty history gets popularity alone."""
+        own = self._counted.find_own(histories)
+        users, first, then, counts = gather_pairs(own, self._reach)
+        rows, items, weights = self._weigh(histories)
+        width = self.item_count + 1
+        place, used = match(rows * width + items, users * width + first)
+        users, then, counts = users[used], then[used], counts[used]
+        weights = weights * scale_rules(self._totals[items] - np.bincount(place, counts, minlength=len(items)))
+        query = sparse.csr_array((weights, (rows, items)), shape=(len(histories), width))
+        scores: NDArray[np.float64] = (query @ self._rules).toarray()
+        users, columns, by_own = add_up(users, then - 1, counts * weights[place], self.item_count)
+        left = scores[users, columns] - by_own
+        scores[users, columns] = np.where(left > _ROUNDING * by_own, left, 0)
+        return torch.from_numpy(scores + BELOW_RULES * self._counted.share_others(own))
+
+    def _weigh(self, histories: Histories) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """What the items of each history weigh in it: rows, items and weights, by row and item."""
         rows, items = histories.flatten()
         age = histories.ends[rows] - histories.starts[rows] - 1 - count_within(rows)
         near = age < self._window
-        weights = (self._decay ** age[near], (rows[near], items[near]))
-        query = sparse.csr_array(weights, shape=(len(histories), self.item_count + 1))
-        return torch.from_numpy((query @ self._rules).toarray() + self._popular)
+        weights: NDArray[np.float64] = self._decay ** age[near].astype(np.float64)
+        return add_up(rows[near], items[near], weights, self.item_count + 1)
 
 
 class Markov:
-    """Scores each item by how often it followed the last item, popularity below one count deciding between equals."""
+    """Scores each item by how often it followed the last item, popularity below one count deciding between equals.
 
-    def __init__(self, train: Histories, item_count: int) -> None:
+    Both are counted of other users, unless `leave_own_out` is off.
+    """
+
+    def __init__(self, train: Histories, item_count: int, *, leave_own_out: bool = True) -> None:
         self.item_count = item_count
         rows, items = train.flatten()
         same = rows[1:] == rows[:-1]
@@ -50,15 +76,22 @@ class Markov:
         pairs, self._counts = np.unique(pairs, return_counts=True)
         self._next = pairs % (item_count + 1)
         self._bounds = np.searchsorted(pairs // (item_count + 1), np.arange(item_count + 2))
-        popular = count_items(train, item_count)
-        self._popular: NDArray[np.float64] = popular / (popular.sum() + 1)
+        self._counted = Counted(train, item_count, leave_own_out=leave_own_out)
 
     def score(self, histories: Histories) -> Tensor:
         """Transition counts from each history's last item (B, V). An empty history gets popularity alone."""
-        scores = np.tile(self._popular, (len(histories), 1))
+        own = self._counted.find_own(histories)
+        counts = np.zeros((len(histories), self.item_count))
+        last = np.zeros(len(histories), dtype=np.int32)
         filled = np.flatnonzero(histories.lengths)
-        last = histories.items[histories.ends[filled] - 1]
+        last[filled] = histories.items[histories.ends[filled] - 1]
         found = Histories(np.arange(len(self._next), dtype=np.int32), self._bounds[last], self._bounds[last + 1])
         rows, positions = found.flatten()
-        scores[filled[rows], self._next[positions] - 1] += self._counts[positions]
-        return torch.from_numpy(scores)
+        counts[rows, self._next[positions] - 1] = self._counts[positions]
+        rows, items = own.flatten()
+        again = (rows[1:] == rows[:-1]) & (items[:-1] == last[rows[:-1]])
+        np.subtract.at(counts, (rows[1:][again], items[1:][again] - 1), 1)
+        return torch.from_numpy(counts + self._counted.share_others(own))
+
+
+_ROUNDING = 1e-13  # what is left of a sum when all that went into it is taken off again, and less than any rule of it

@@ -6,47 +6,89 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from model.contract.sessions import CANDIDATES, NEIGHBOURS, WINDOW, Sessions, share_popularity
-from training.baselines.sparse_rows import find_highest
+from model.contract.sessions import CANDIDATES, NEIGHBOURS, WINDOW, Sessions
+from training.baselines.own_history import Counted
+from training.baselines.sparse_rows import add_up, find_highest
 from training.data.histories import Histories
-from training.data.split import count_items
 
-_CELLS_AT_ONCE = 2**23
+_MOST_PAIRS = 2**26
+"""So many pairs of items that users met together are kept; of more, those that a batch asks for are counted for it."""
 
 
 class ItemNeighbours:
     """Scores each item by its cosine similarity to the newest items of a history (Sarwar et al., WWW 2001).
 
-    Two items are similar when the same users met them; of each item the `neighbours` most similar ones count.
-    Popularity decides among items that are similar to none.
+    Two items are similar when the same users met them, the asking one left out unless `leave_own_out` is off; of each
+    item the `neighbours` most similar ones count. Popularity decides among items that are similar to none.
     """
 
-    def __init__(self, train: Histories, item_count: int, *, neighbours: int, window: int) -> None:
+    def __init__(
+        self, train: Histories, item_count: int, *, neighbours: int, window: int, leave_own_out: bool = True
+    ) -> None:
         self.item_count = item_count
-        self._window = window
-        self._similar = _find_similar(_note_meetings(train, item_count), neighbours)[:, 1:]
-        self._popular = share_popularity(count_items(train, item_count))
+        self._neighbours, self._window = neighbours, window
+        self._met = _note_meetings(train, item_count)
+        self._users = np.bincount(self._met.indices, minlength=item_count + 1)
+        self._by_item = sparse.csr_array(self._met.T)
+        self._counted = Counted(train, item_count, leave_own_out=leave_own_out)
+        most = int(min(item_count**2, (np.diff(self._met.indptr).astype(np.float64) ** 2).sum()))
+        self._together = self._by_item @ self._met if most <= _MOST_PAIRS else None
 
     def score(self, histories: Histories) -> Tensor:
         """Sums of similarities (B, V). An empty history gets popularity alone."""
-        query = _note_meetings(histories.cut_newest(self._window), self.item_count)
-        return torch.from_numpy((query @ self._similar).toarray() + self._popular)
+        own = self._counted.find_own(histories)
+        asked = _note_meetings(histories.cut_newest(self._window), self.item_count).tocoo()
+        of, columns, cosines = self._find_similar(asked.row, asked.col, _note_meetings(own, self.item_count))
+        rows, columns, sums = add_up(asked.row[of], columns - 1, cosines, self.item_count)
+        scores = _BELOW_SIMILAR * self._counted.share_others(own)
+        scores[rows, columns] += sums
+        return torch.from_numpy(scores)
+
+    def _find_similar(
+        self, rows: NDArray[np.integer], items: NDArray[np.integer], own: sparse.csr_array
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """The items most similar to each of A items, each asked by a row: which of the A, the items, the cosines.
+
+        `own` (B, V + 1) is what each row's user met in what was counted.
+        """
+        distinct, which = np.unique(items, return_inverse=True)
+        together = (self._by_item[distinct] @ self._met) if self._together is None else self._together[distinct]
+        spans = Histories(together.indices, together.indptr[which], together.indptr[which + 1])
+        of, positions = spans.find_positions()
+        columns = together.indices[positions].astype(np.int64)
+        mine = own.toarray().astype(bool)
+        met_both = mine[rows, items][of]  # whether the asking user is among those who met the item asked
+        met_it = mine[rows[of], columns]
+        users = self._users[items[of]] - met_both
+        counts = together.data[positions] - (met_both & met_it)
+        kept = np.flatnonzero((counts > 0) & (columns != items[of]))
+        of, columns, counts, users = of[kept], columns[kept], counts[kept], users[kept]
+        cosines = counts / np.sqrt(users * (self._users[columns] - met_it[kept]))
+        best = find_highest(of, columns, cosines, self._neighbours)
+        return of[best], columns[best], cosines[best]
 
 
 class SessionNeighbours:
     """Scores each item by the training histories most like a history, its sessions (model/contract/sessions.py).
 
-    Popularity decides among items of no neighbour.
+    The asking user's own is none of them, unless `leave_own_out` is off. Popularity decides among items of no
+    neighbour.
     """
 
-    def __init__(self, sessions: Sessions, train: Histories) -> None:
+    def __init__(self, sessions: Sessions, train: Histories, *, leave_own_out: bool = True) -> None:
         self.item_count = sessions.item_count
-        self._sessions = sessions
-        self._popular = share_popularity(count_items(train, self.item_count))
+        self._sessions, self._train = sessions, train
+        self._counted = Counted(train, self.item_count, leave_own_out=leave_own_out)
 
     def score(self, histories: Histories) -> Tensor:
         """Weighed sums over neighbours (B, V). An empty history gets popularity alone."""
-        return torch.from_numpy(np.stack([self._sessions.score(history) for history in histories]) + self._popular)
+        own = self._counted.find_own(histories)
+        owners = np.where(own.lengths > 0, self._train.find_owners(own), -1)
+        scores = [
+            self._sessions.score(history, without=None if owner < 0 else int(owner))
+            for history, owner in zip(histories, owners, strict=True)
+        ]
+        return torch.from_numpy(np.stack(scores) + _BELOW_SIMILAR * self._counted.share_others(own))
 
 
 def gather_sessions(
@@ -80,26 +122,9 @@ def _note_meetings(histories: Histories, item_count: int) -> sparse.csr_array:
     rows, items = histories.flatten()
     pairs = np.unique(rows * (item_count + 1) + items)
     rows, items = pairs // (item_count + 1), pairs % (item_count + 1)
-    return sparse.csr_array((np.ones(len(pairs)), (rows, items)), shape=(len(histories), item_count + 1))
+    return sparse.csr_array(
+        (np.ones(len(pairs), dtype=np.int32), (rows, items)), shape=(len(histories), item_count + 1)
+    )
 
 
-def _find_similar(met: sparse.csr_array, most: int) -> sparse.csr_array:
-    """The cosines between columns of a matrix of 0 and 1, of each column those to the `most` nearest others (V, V)."""
-    counts = np.bincount(met.indices, minlength=met.shape[1])
-    normed = sparse.csr_array((counts[met.indices] ** -0.5, met.indices, met.indptr), shape=met.shape)
-    by_item = sparse.csr_array(normed.T)
-    step = max(1, _CELLS_AT_ONCE // met.shape[1])
-    parts = [
-        _keep_highest(sparse.csr_array(by_item[begin : begin + step] @ normed), begin, most)
-        for begin in range(0, met.shape[1], step)
-    ]
-    return sparse.vstack(parts, format="csr")
-
-
-def _keep_highest(cosines: sparse.csr_array, begin: int, most: int) -> sparse.csr_array:
-    """The highest entries of each row but its own, the row `begin` being the first; equal ones by column."""
-    cosines = cosines.tocoo()
-    rows, columns, values = cosines.row, cosines.col, cosines.data
-    others = np.flatnonzero(rows + begin != columns)
-    kept = others[find_highest(rows[others], columns[others], values[others], most)]
-    return sparse.csr_array((values[kept], (rows[kept], columns[kept])), shape=cosines.shape)
+_BELOW_SIMILAR = 1e-9  # less than any likeness, as `share_popularity` has it for the service

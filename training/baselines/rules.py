@@ -1,7 +1,10 @@
 """Sequential rules: what soon followed what in the training histories, whole or cut to the weightiest of each item."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 
 from model.contract.rules import FOLLOWERS, Rules
@@ -13,47 +16,81 @@ from training.errors import RecipeError
 
 MOST_RULES = 2**27
 """A GiB of indexes and weights: a bundle's graph, which holds them, may have two."""
+_FINE = 2**30
+REACH = 20
+"""How many places apart two items of a history may stand to make a rule."""
 
 
-def count_rules(train: Histories, item_count: int, *, reach: int = 20) -> sparse.csr_array:
-    """Weigh every rule i -> j, row i for the item of index i, column j - 1 (V + 1, V).
+def list_pairs(
+    histories: Histories, reach: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], float]]:
+    """The rules of each history, by distance: rows, items i and j that differ, and the weight 1/s for s places.
 
-    It weighs 1/s whenever j came s places after i in a training history, for s up to `reach` (Ludewig & Jannach 2018,
-    "SR"), over the square root of what i's rules weigh together, so that frequent items do not outvote rare ones.
+    Weights are whole multiples of 2 ** -30, so that sums of them are exact: what was added can be taken off again.
     """
-    rows, items = train.flatten()
+    rows, items = histories.flatten()
+    for step in range(1, reach + 1):
+        kept = (rows[step:] == rows[:-step]) & (items[step:] != items[:-step])
+        yield rows[step:][kept], items[:-step][kept], items[step:][kept], round(_FINE / step) / _FINE
+
+
+def gather_pairs(
+    histories: Histories, reach: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+    """The same in four arrays, of few histories."""
+    pairs = list(list_pairs(histories, reach))
+    rows, first, then = (np.concatenate([pair[place] for pair in pairs]) for place in (0, 1, 2))
+    return rows, first, then, np.concatenate([np.full(len(pair[0]), pair[3]) for pair in pairs])
+
+
+def count_rules(train: Histories, item_count: int, *, reach: int = REACH) -> sparse.csr_array:
+    """Count every rule i -> j, row i for the item of index i, column j - 1 (V + 1, V).
+
+    It counts 1/s whenever j came s places after i in a training history, for s up to `reach` (Ludewig & Jannach 2018,
+    "SR").
+    """
     shape = (item_count + 1, item_count)
     counts = sparse.csr_array(shape)
-    for step in range(1, reach + 1):
-        same = rows[step:] == rows[:-step]
-        first, then = items[:-step][same], items[step:][same]
-        other = first != then
-        weights = np.full(int(other.sum()), 1 / step)
-        counts = counts + sparse.csr_array((weights, (first[other], then[other] - 1)), shape=shape)
-    return sparse.csr_array(sparse.diags_array(np.maximum(counts.sum(axis=1), 1) ** -0.5) @ counts)
+    for _, first, then, weight in list_pairs(train, reach):
+        counts = counts + sparse.csr_array((np.full(len(first), weight), (first, then - 1)), shape=shape)
+    return counts
+
+
+def scale_rules(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the rules of an item are weighed by, given what they count together: frequent ones do not outvote rare."""
+    scales: NDArray[np.float64] = np.maximum(totals, 1) ** -0.5
+    return scales
 
 
 def gather_rules(train: Histories, item_count: int) -> Rules:
     """The weightiest rules of each item, for a bundle: as many of each as its size allows, equal ones by index."""
-    counts = count_rules(train, item_count).tocoo()
+    counts = count_rules(train, item_count)
+    scales = scale_rules(counts.sum(axis=1))
+    counts = counts.tocoo()
     kept = find_highest(counts.row, counts.col, counts.data, min(FOLLOWERS, MOST_PUBLISHED // item_count))
     starts = np.searchsorted(counts.row[kept], np.arange(item_count + 2))
     return Rules(
         starts=starts.astype(np.int64),
         followers=counts.col[kept].astype(np.int32) + 1,
-        weights=counts.data[kept].astype(np.float32),
+        weights=(counts.data[kept] * scales[counts.row[kept]]).astype(np.float32),
     )
 
 
 def learn_rules(train: Histories, item_count: int, most: int) -> SequentialRules:
     """The `most` weightiest rules of each item, equal ones by index; their strength is still to be chosen."""
-    counts = count_rules(train, item_count).tocoo()
+    return cut_rules(count_rules(train, item_count), most)
+
+
+def cut_rules(counts: sparse.csr_array, most: int) -> SequentialRules:
+    """The same of what `count_rules` counted."""
+    scales = scale_rules(counts.sum(axis=1))
+    counts = counts.tocoo()
     kept = find_highest(counts.row, counts.col, counts.data, most)
     firsts = counts.row[kept]
     positions = count_within(firsts)
-    rules = make_rules(item_count, most)
+    rules = make_rules(counts.shape[1], most)
     rules.followers[firsts, positions] = torch.from_numpy(counts.col[kept].astype(np.int32) + 1)
-    rules.weights[firsts, positions] = torch.from_numpy(counts.data[kept].astype(np.float32))
+    rules.weights[firsts, positions] = torch.from_numpy((counts.data[kept] * scales[firsts]).astype(np.float32))
     return rules
 
 

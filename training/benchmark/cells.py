@@ -25,7 +25,7 @@ from model.nets.network import UserNetwork
 from model.nets.registry import NETWORKS
 from training.errors import InputError
 from training.evaluation.metrics import measure_ranks
-from training.evaluation.results import SHOWN
+from training.evaluation.results import EVALUATION, SHOWN
 from training.json_files import write_json
 from training.old_names import OLD_KEYS
 from training.recipe import DataRecipe, Recipe, make_recipe
@@ -51,6 +51,8 @@ CELL = {
 }
 
 
+COUNTER = "counter"
+"""The kind of a baseline: the word of stored cells and tables."""
 HYBRID = "hybrid"
 """The kind of a transformer whose score has sequential rules in it."""
 TRANSFORMERS = ("transformer", HYBRID)
@@ -103,8 +105,15 @@ class Cell:
         )
 
     def is_finished(self) -> bool:
-        """Whether the document is there, and of this recipe. Raises InputError for a damaged one."""
-        return self.path.is_file() and _read_recipe(read_cell(self.path)) == self.recipe
+        """Whether the document is there, and of this recipe. Raises InputError for a damaged one.
+
+        What counts is measured again for every new evaluation, since that takes seconds.
+        """
+        if not self.path.is_file():
+            return False
+        document = read_cell(self.path)
+        stale = document["kind"] == COUNTER and read_evaluation(document) < EVALUATION
+        return _read_recipe(document) == self.recipe and not stale
 
     def write(self, document: Document, greater: NDArray[np.int64], ties: NDArray[np.int64]) -> None:
         """Keep the ranks (B), as `Ranks` has them, then the document, which makes the cell finished."""
@@ -126,7 +135,7 @@ class Cell:
 def name_kind(recipe: Recipe) -> str:
     """Transformer, one with rules, another network of sequences, a network of users (never served), or a baseline."""
     if isinstance(recipe.model, BaselineRecipe):
-        return "counter"  # the word of stored cells and tables
+        return COUNTER
     if isinstance(recipe.model, TransformerRecipe):
         return TRANSFORMERS[recipe.rules_per_item is not None]
     return "user" if issubclass(NETWORKS[recipe.model.name], UserNetwork) else "sequence"
@@ -155,6 +164,11 @@ def read_cell(path: Path) -> Document:
         return document | {"kind": name_kind(_read_recipe(document))}  # kinds may have been others then
     except (OSError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not a valid benchmark cell: {error}; delete it to measure it again") from error
+
+
+def read_evaluation(document: Document) -> int:
+    """Which evaluation a cell is of (training/evaluation/results.py, EVALUATION)."""
+    return int(document.get("evaluation", 1))
 
 
 def read_cells(out: Path) -> list[Document]:

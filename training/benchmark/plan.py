@@ -9,16 +9,16 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from training.benchmark.cells import Cell, Document, name_kind, require_log
+from training.benchmark.cells import Cell, Document, name_kind, read_evaluation, require_log
 from training.benchmark.discounted import evaluate_discounted
 from training.data.item_features import learn_columns
 from training.data.items import read_items
 from training.data.reader import read_log
 from training.errors import InputError
-from training.evaluation.metrics import PRIMARY_METRIC
+from training.evaluation.metrics import PRIMARY_METRIC, measure_ranks
 from training.evaluation.protocol import PROTOCOLS, SEED, EvaluationTask, require_split
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate_task, remove_seen
-from training.evaluation.results import describe_scores
+from training.evaluation.results import EVALUATION, describe_scores, describe_targets, describe_task
 from training.fit.fit import fit
 from training.recipe import Recipe, find_recipe, read_recipe
 from training.recipe_models import BaselineRecipe
@@ -123,7 +123,7 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
         return None
     run = Run.open(cell.run)
     task, scorer, split = prepare_run(run, plan.data, cell.recipe.data, PROTOCOLS[cell.protocol], seed=SEED)
-    if cell.protocol == results["protocol"]:  # fit has asked these very questions
+    if cell.protocol == results["protocol"] and read_evaluation(results) == EVALUATION:  # fit has asked just these
         metrics, ranks = results["models"][run.recipe.name], run.read_ranks()
     else:
         scores = evaluate_task(scorer, task)
@@ -139,7 +139,9 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
         "protocol": cell.protocol,
         "seed": cell.seed,
         "questions": len(task.questions),
+        **describe_task(task),
         "metrics": metrics,
+        "targets": describe_targets(task, {"metrics": measure_ranks(*ranks)}, {}),
         **({} if discounted is None else {"discounted": discounted}),
         "epochs": results["epochs"],
         "training_seconds": results["training_seconds"],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from training.benchmark.cells import Document, group_cells
+from training.benchmark.cells import COUNTER, HYBRID, Document, group_cells, read_evaluation
 from training.benchmark.published import (
     BELOW,
     MORE,
@@ -22,7 +22,13 @@ from training.benchmark.published import (
 from training.benchmark.verdict import format_verdict
 from training.evaluation.metrics import PRIMARY_METRIC
 from training.evaluation.protocol import PROTOCOLS
-from training.evaluation.results import SHOWN, format_interval
+from training.evaluation.results import EVALUATION, SHOWN, format_interval
+
+OLDER = " †"
+_EXPLAIN_OLDER = (
+    "† measured before repeated targets and a user's own history were treated as they are now "
+    "(docs/decisions/0030 and 0031)."
+)
 
 
 def average_seeds(cells: Sequence[Document]) -> list[Document]:
@@ -35,10 +41,14 @@ def average_seeds(cells: Sequence[Document]) -> list[Document]:
         metrics = _average([cell["metrics"] for cell in seeds])
         costs = {key: fmean(cell[key] for cell in seeds) for key in ("training_seconds", "ms_per_request")}
         known = {"kind": seeds[0]["kind"], "parameters": seeds[0]["parameters"], "seeds": len(seeds)}
+        known["evaluation"] = min(read_evaluation(cell) for cell in seeds)
         row = {"model": model, "metrics": metrics, **costs, **known}
         if all("discounted" in cell for cell in seeds):
             row["discounted"] = _average([cell["discounted"]["metrics"] for cell in seeds])
             row["discounts"] = sorted({cell["discounted"]["by"] for cell in seeds})
+        apart = [cell["targets"]["new"]["metrics"] for cell in seeds if "targets" in cell]
+        if len(apart) == len(seeds) and None not in apart:
+            row["new"] = _average(apart)
         rows.append(row)
     return sorted(rows, key=lambda row: -float(row["metrics"][PRIMARY_METRIC]["value"]))
 
@@ -71,17 +81,43 @@ def format_markdown(
         verdict = verdicts.get((data, protocol))
         kinds = {cell["model"]: cell["kind"] for cell in group}
         lines += [f"**{format_verdict(data, protocol, verdict, kinds)}**", ""] if verdict else []
+        shown = " | ".join(SHOWN)
         lines += [
-            f"| model | kind | seeds | {' | '.join(SHOWN)} | parameters | training, s | ms a request |",
-            f"|---|---|---|{'---|' * len(SHOWN)}---|---|---|",
+            f"| model | kind | seeds | held out, users | {shown} | parameters | training, s | ms a request |",
+            f"|---|---|---|---|{'---|' * len(SHOWN)}---|---|---|",
         ]
         rows = average_seeds(group)
-        lines += [_format_row(row) for row in rows]
+        share = max((cell["targets"]["share"] for cell in group if "targets" in cell), default=0.0)
+        older = {row["model"] for row in rows if _is_older(row, share)}
+        who = "by time" if by_time else "all" if held_out is None else f"{held_out:,}"
+        lines += [_format_row(row, who, OLDER if row["model"] in older else "") for row in rows]
+        lines += ["", _EXPLAIN_OLDER] if older else []
+        lines += ["", *_format_new(rows, share)] if share else []
         if any("discounted" in row for row in rows):
             lines += ["", *_format_discounted(rows)]
         for source in find_sources(sizes["fingerprint"], protocol):
             lines += _format_beside(source, rows, held_out)
     return "\n".join(lines) + "\n"
+
+
+def _is_older(row: Document, share: float) -> bool:
+    """Whether a row is of an older evaluation that may differ from today's, repeated targets having such a share."""
+    return row["evaluation"] < EVALUATION and (row["kind"] in (COUNTER, HYBRID) or share > 0)
+
+
+def _format_new(rows: Sequence[Document], share: float) -> list[str]:
+    """The same over new targets alone."""
+    return [
+        f"{share:.1%} of the targets are items that their user had met before. Over the others:",
+        "",
+        f"| model | {' | '.join(SHOWN)} |",
+        f"|---|{'---|' * len(SHOWN)}",
+        *(
+            f"| {row['model']} | {' | '.join(format_interval(row['new'][metric]) for metric in SHOWN)} |"
+            for row in rows
+            if "new" in row
+        ),
+    ]
 
 
 def _format_discounted(rows: Sequence[Document]) -> list[str]:
@@ -136,18 +172,21 @@ def _format_beside(source: Source, rows: Sequence[Document], held_out: int | Non
     ]
 
 
-def _format_row(row: Document) -> str:
+def _format_row(row: Document, held_out: str, mark: str) -> str:
     metrics = " | ".join(format_interval(row["metrics"][metric]) for metric in SHOWN)
     parameters = f"{row['parameters']:,}" if row["parameters"] else "none"
     costs = f"{row['training_seconds']:,.1f} | {row['ms_per_request']:.2f}"
-    return f"| {row['model']} | {row['kind']} | {row['seeds']} | {metrics} | {parameters} | {costs} |"
+    return (
+        f"| {row['model']}{mark} | {row['kind']} | {row['seeds']} | {held_out} | {metrics} | {parameters} | {costs} |"
+    )
 
 
 def format_csv(cells: Sequence[Document]) -> str:
     """A line a cell, every metric with its interval."""
     metrics = sorted({metric for cell in cells for metric in cell["metrics"]})
     told = ("model", "kind", "protocol", "seed", "questions", "epochs", "training_seconds", "parameters")
-    columns = ["data", *told, "ms_per_request", *(f"{m} {end}".strip() for m in metrics for end in ("", "low", "high"))]
+    measured = (f"{metric} {end}".strip() for metric in metrics for end in ("", "low", "high"))
+    columns = ["data", *told, "ms_per_request", "held_out_users", "evaluation", *measured]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)
@@ -155,5 +194,7 @@ def format_csv(cells: Sequence[Document]) -> str:
         values = [
             cell["metrics"].get(metric, {}).get(end, "") for metric in metrics for end in ("value", "low", "high")
         ]
-        writer.writerow([cell["data"]["name"], *(cell[key] for key in told), cell["ms_per_request"], *values])
+        held_out = cell["recipe"]["data"]["held_out_users"]
+        treated = ["all" if held_out is None else held_out, read_evaluation(cell)]
+        writer.writerow([cell["data"]["name"], *(cell[key] for key in told), cell["ms_per_request"], *treated, *values])
     return buffer.getvalue()

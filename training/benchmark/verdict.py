@@ -14,7 +14,7 @@ from training.benchmark.cells import HYBRID, TRANSFORMERS, Cell, Document, name_
 from training.errors import InputError
 from training.evaluation.metrics import PRIMARY_METRIC
 from training.evaluation.protocol import SEED
-from training.evaluation.results import describe_values, format_interval
+from training.evaluation.results import describe_values, format_interval, is_beyond_chance
 from training.json_files import write_json
 from training.runs.documents import METRIC, parse
 
@@ -68,7 +68,8 @@ def format_verdict(data: str, protocol: str, verdict: Mapping[str, Any], kinds: 
     """The sentence; `kinds` are those of the models by name."""
     rules = ", with sequential rules in its score" if kinds.get(verdict["transformer"]) == HYBRID else ""
     lead = verdict["lead"]
-    says = "beats" if lead["low"] > 0 else "loses to" if lead["high"] < 0 else "is not told apart from"
+    clear = is_beyond_chance(lead, verdict["users"])
+    says = ("beats" if lead["low"] > 0 else "loses to") if clear else "is not told apart from"
     return (
         f"On {data} under {protocol} the best transformer, {verdict['transformer']}{rules}, {says} the best baseline, "
         f"{verdict['baseline']}: its {PRIMARY_METRIC} is {format_interval(lead, '+')} beside it (95 % over the same "

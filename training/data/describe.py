@@ -19,7 +19,7 @@ def describe_log(log: Log) -> dict[str, int | float | str | None]:
         "items": items,
         "actions": actions,
         "average_length": actions / users,
-        "density": actions / users / items,
+        "density": pairs / users / items,  # of an item met again as of one met once: at most 1
         "shortest": int(lengths.min()),
         "median_length": float(np.median(lengths)),
         "longest": int(lengths.max()),

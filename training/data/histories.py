@@ -54,6 +54,18 @@ class Histories:
         owners: NDArray[np.int64] = np.searchsorted(self.starts, parts.starts, side="right") - 1
         return owners
 
+    def find_own(self, asked: "Histories") -> "Histories":
+        """What is held here of the user of each asked history (B), nothing where it is nobody's of here.
+
+        Both must be slices of one log's array: of histories that lie elsewhere nothing is held. The rows here lie as
+        for `find_owners`.
+        """
+        if asked.items is not self.items or not len(self):
+            return Histories(self.items, np.zeros_like(asked.starts), np.zeros_like(asked.starts))
+        own = self.select(np.maximum(self.find_owners(asked), 0))
+        inside = (asked.starts >= own.starts) & ((asked.starts < own.ends) | (asked.starts == own.starts))
+        return Histories(self.items, own.starts, np.where(inside, own.ends, own.starts))
+
     def cut_newest(self, most: int) -> "Histories":
         """The newest `most` items of each."""
         return Histories(self.items, np.maximum(self.starts, self.ends - most), self.ends)

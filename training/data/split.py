@@ -30,6 +30,13 @@ class Questions:
         """Some of the questions, in the order of `rows`."""
         return Questions(self.histories.select(rows), self.targets[rows])
 
+    @property
+    def repeated(self) -> NDArray[np.bool_]:
+        """Whether each target stands in its history (B): an item that its user has met before."""
+        rows, items = self.histories.flatten()
+        met: NDArray[np.bool_] = np.bincount(rows[items == self.targets[rows]], minlength=len(self)) > 0
+        return met
+
 
 @dataclass(frozen=True)
 class Split:

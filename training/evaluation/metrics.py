@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 CUTS = (1, 5, 10)
 LIST_LENGTH = 10
+UNLISTED = int(np.iinfo(np.int32).max)
+"""How many candidates score higher than a target that is in no list: every metric of it is 0."""
 PRIMARY_METRIC = "NDCG@10"
 """What decides: which weights are best, when to stop, and which of several runs won."""
 
@@ -31,9 +33,10 @@ def measure_gain(greater: NDArray[np.int64], ties: NDArray[np.int64], k: int) ->
 
 def measure_reciprocal(greater: NDArray[np.int64], ties: NDArray[np.int64]) -> NDArray[np.float64]:
     """MRR of each question: the expected 1 / place, without a cut."""
-    most = int((greater + ties).max(initial=0)) + 1
-    sums = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
-    result: NDArray[np.float64] = (sums[greater + ties + 1] - sums[greater]) / (ties + 1)
+    listed = greater < UNLISTED
+    first, behind = np.where(listed, greater, 0), np.where(listed, greater + ties + 1, 0)
+    sums = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, int(behind.max(initial=0)) + 1))])
+    result: NDArray[np.float64] = (sums[behind] - sums[first]) / (ties + 1)
     return result
 
 

@@ -4,21 +4,23 @@ Two numbers compare only under one protocol. A protocol decides how the log is s
 among which items the target is ranked, and which events baselines count.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from training.arguments import REPEATED_TARGETS
 from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.split import Questions, Split, count_items, cut_log
-from training.errors import RunError
+from training.errors import DataError, InputError, RunError
 from training.evaluation.sampled_candidates import draw_popular, draw_uniform
 from training.recipe import DataRecipe
 
 SEED = 12345
 """The default seed of all draws in an evaluation, as in the code of the BERT4Rec authors."""
 NEGATIVES = 100
+KEPT, MISSED, DROPPED = REPEATED_TARGETS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +35,10 @@ class Protocol:
     negatives: str = "none"
     """none: the target is ranked among all items; popular or popular-unseen: among 100 distinct ones drawn by their
     share of all events, the second not from the history; uniform: among 100 drawn evenly with replacement."""
-    removes_seen: bool = True
-    """Whether items of the history, the target aside, are no candidates."""
+    seen_items: str = "removed"
+    """removed or kept, as candidates: SEEN_ITEMS of arguments.py."""
+    repeated_targets: str = MISSED
+    """One of REPEATED_TARGETS of arguments.py: what the code behind the published numbers does."""
     most_users: int | None = None
     known_targets: bool = False
     """Whether a target that is not in the training data makes no question."""
@@ -48,6 +52,20 @@ class Protocol:
         held_out = self.held_out_users if recipe.held_out_users is None else recipe.held_out_users
         return cut_log(log, self.split, held_out_users=held_out, test_share=recipe.test_share)
 
+    def vary(self, *, seen_items: str | None = None, repeated_targets: str | None = None) -> "Protocol":
+        """The same with another treatment of seen items and repeated targets, None: the protocol's own.
+
+        Where seen items stay, so do repeated targets unless they are dropped. Raises InputError.
+        """
+        if seen_items not in (None, self.seen_items) and self.negatives != "none":
+            raise InputError(f"--seen-items applies to protocols that rank all items, {self.name} draws some")
+        seen_items = seen_items or self.seen_items
+        if seen_items == "kept":
+            if repeated_targets == MISSED:
+                raise InputError("a repeated target is missed only where seen items are removed: --seen-items removed")
+            repeated_targets = repeated_targets or (KEPT if self.repeated_targets == MISSED else None)
+        return replace(self, seen_items=seen_items, repeated_targets=repeated_targets or self.repeated_targets)
+
 
 PROTOCOLS = {
     protocol.name: protocol
@@ -57,6 +75,7 @@ PROTOCOLS = {
             summary="leave-one-out, the target among 100 unseen items drawn by popularity",
             held_out_users=0,
             negatives="popular-unseen",
+            repeated_targets=KEPT,
             counts_everything=True,
         ),
         Protocol(
@@ -74,13 +93,15 @@ PROTOCOLS = {
             name="P6s",
             summary="leave-one-out on a 5-core log, all items ranked, seen items kept",
             least_events=5,
-            removes_seen=False,
+            seen_items="kept",
+            repeated_targets=KEPT,
         ),
         Protocol(
             name="P7",
             summary="leave-one-out, at most 10,000 users, the target among 100 items drawn evenly",
             negatives="uniform",
-            removes_seen=False,
+            seen_items="kept",
+            repeated_targets=KEPT,
             most_users=10_000,
         ),
         Protocol(
@@ -99,6 +120,10 @@ class EvaluationTask:
     protocol: Protocol
     seed: int
     questions: Questions
+    dropped: int
+    """Questions that were not asked, since their targets are repeated."""
+    held_out_users: int
+    """How many users' event before the test is in no training data; under `time` how many have one that validates."""
     negatives: NDArray[np.int32] | None
     """(B, 100) items to rank the target among, or None for all."""
     popularity: NDArray[np.float64]
@@ -106,13 +131,19 @@ class EvaluationTask:
 
 
 def build_task(protocol: Protocol, log: Log, split: Split, seed: int = SEED) -> EvaluationTask:
-    """Choose the questions and draw the negatives. Raises DataError."""
+    """Choose the questions and draw the negatives. Raises DataError where none is left."""
     V = len(log.vocabulary)
     rng = np.random.default_rng(seed)
     trained = count_items(split.train, V)
     questions = split.test
     if protocol.known_targets:
         questions = questions.select(np.flatnonzero(trained[questions.targets - 1]))
+    asked = len(questions)
+    if protocol.repeated_targets == DROPPED:
+        questions = questions.select(np.flatnonzero(~questions.repeated))
+        if asked and not len(questions):
+            raise DataError(f"{protocol.name} drops repeated targets, and every target is one: --repeated-targets kept")
+    dropped = asked - len(questions)
     if protocol.most_users is not None and len(questions) > protocol.most_users:
         questions = questions.select(np.sort(rng.permutation(len(questions))[: protocol.most_users]))
     negatives = None
@@ -125,7 +156,13 @@ def build_task(protocol: Protocol, log: Log, split: Split, seed: int = SEED) -> 
         unseen = protocol.negatives == "popular-unseen"
         negatives = draw_popular(questions, counts, NEGATIVES, rng, unseen=unseen)
     return EvaluationTask(
-        protocol=protocol, seed=seed, questions=questions, negatives=negatives, popularity=_rank_popularity(trained)
+        protocol=protocol,
+        seed=seed,
+        questions=questions,
+        dropped=dropped,
+        held_out_users=len(split.validation),
+        negatives=negatives,
+        popularity=_rank_popularity(trained),
     )
 
 

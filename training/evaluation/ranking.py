@@ -1,4 +1,4 @@
-"""Ranking: all items or those that a protocol drew are candidates; the target is never removed, seen before or not."""
+"""Ranking: all items or those that a protocol drew are candidates; what becomes of seen ones is the protocol's."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ from model.nets.network import Network, UserNetwork
 from training.data.histories import Histories
 from training.data.split import Questions
 from training.errors import Diverged
-from training.evaluation.metrics import LIST_LENGTH, measure_coverage, measure_popularity, measure_ranks
-from training.evaluation.protocol import EvaluationTask
+from training.evaluation.metrics import LIST_LENGTH, UNLISTED, measure_coverage, measure_popularity, measure_ranks
+from training.evaluation.protocol import MISSED, EvaluationTask
 
 _SCORES_AT_ONCE = 2**21
 """Small enough for malloc to reuse: larger blocks are given back to the system and faulted in again for each batch."""
@@ -39,15 +39,23 @@ class NetworkScorer:
 
     A network of users needs the log's histories, which give the user of each history. `events` are the event features
     of a network that reads them: one array for each input, flat as the log's items. Without them it still scores.
+    `lift` is what rules add to the network's scores where they are not the network's own: given the histories and the
+    item ids (B, T) of their queries, it returns (B, V).
     """
 
-    def __init__(self, network: Network, log: Histories | None = None, events: Sequence[NDArray[Any]] = ()) -> None:
+    def __init__(
+        self,
+        network: Network,
+        log: Histories | None = None,
+        events: Sequence[NDArray[Any]] = (),
+        lift: Callable[[Histories, Tensor], Tensor] | None = None,
+    ) -> None:
         if isinstance(network, UserNetwork) and log is None:
             raise ValueError("a network of users wants to know the log")
         self.network = network
         self.item_count = network.item_count
         self._log = log if isinstance(network, UserNetwork) else None
-        self._events = events
+        self._events, self._lift = events, lift
 
     @torch.inference_mode()
     def score(self, histories: Histories) -> Tensor:
@@ -61,8 +69,9 @@ class NetworkScorer:
         given += [histories.query_side_input(features, max_length=config.max_length) for features in self._events]
         device = self.network.item_bias.device
         self.network.eval()
-        scores: Tensor = self.network(*(torch.from_numpy(array).to(device) for array in given))
-        return scores
+        inputs = [torch.from_numpy(array).to(device) for array in given]
+        scores: Tensor = self.network(*inputs)
+        return scores if self._lift is None else scores + self._lift(histories, inputs[0])
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ class Ranks:
     """The ranks of the targets of B questions."""
 
     greater: NDArray[np.int64]
-    """How many candidates score higher than the target (B)."""
+    """How many candidates score higher than the target (B), UNLISTED where it is in no list."""
     ties: NDArray[np.int64]
     """How many other candidates score the same (B)."""
     lists: NDArray[np.int32]
@@ -83,12 +92,14 @@ def rank_targets(
     *,
     negatives: NDArray[np.int32] | None = None,
     removes_seen: bool = True,
+    misses_repeated: bool = True,
     K: int = 0,
     on_questions: Callable[[int], object] | None = None,
 ) -> Ranks:
     """Rank each target among all items, or among its row of negatives (B, N). Raises Diverged.
 
-    `on_questions` is called with the number of questions of each batch.
+    `removes_seen` and `misses_repeated` are those of `rank_batch`. `on_questions` is called with the number of
+    questions of each batch.
     """
     B = len(questions)
     greater, ties = np.zeros(B, dtype=np.int64), np.zeros(B, dtype=np.int64)
@@ -97,7 +108,12 @@ def rank_targets(
         batch = questions.select(rows)
         drawn = None if negatives is None else negatives[rows]
         greater[rows], ties[rows], lists[rows] = rank_batch(
-            scorer.score(batch.histories), batch, drawn, removes_seen=removes_seen, K=lists.shape[1]
+            scorer.score(batch.histories),
+            batch,
+            drawn,
+            removes_seen=removes_seen,
+            misses_repeated=misses_repeated,
+            K=lists.shape[1],
         )
         if on_questions:
             on_questions(len(rows))
@@ -119,9 +135,14 @@ def rank_batch(
     negatives: NDArray[np.int32] | None = None,
     *,
     removes_seen: bool = True,
+    misses_repeated: bool = True,
     K: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rank the targets of B questions by scores (B, V), which are overwritten: what `Ranks` holds. Raises Diverged."""
+    """Rank the targets of B questions by scores (B, V), which are overwritten: what `Ranks` holds. Raises Diverged.
+
+    With `removes_seen` items of a history are no candidates; the target is one nevertheless, unless `misses_repeated`:
+    then one that was seen before is in no list (metrics.py, UNLISTED). Without `removes_seen` none is missed.
+    """
     least, most = torch.aminmax(scores)  # one pass without a copy, and no number is neither least nor most
     if not bool(torch.isfinite(least) & torch.isfinite(most)):
         raise Diverged("a score is not a finite number")
@@ -137,6 +158,9 @@ def rank_batch(
     else:
         rivals = scores.gather(1, torch.from_numpy(negatives.astype(np.int64) - 1).to(scores.device))
     greater, ties = _count(rivals > target), _count(rivals == target)
+    if removes_seen and misses_repeated:
+        repeated = questions.repeated
+        greater[repeated], ties[repeated] = UNLISTED, 0
     return greater, ties, lists.cpu().numpy()
 
 
@@ -154,7 +178,7 @@ def remove_seen(scores: Tensor, histories: Histories) -> None:
 
 
 def evaluate(scorer: Scorer, questions: Questions) -> dict[str, NDArray[np.float64]]:
-    """Every metric of every question by name, all items ranked, seen ones removed."""
+    """Every metric of every question by name, all items ranked, seen ones removed, repeated targets missed."""
     ranks = rank_targets(scorer, questions)
     return measure_ranks(ranks.greater, ranks.ties)
 
@@ -176,7 +200,8 @@ def evaluate_task(scorer: Scorer, task: EvaluationTask) -> Scores:
             scorer,
             task.questions,
             negatives=task.negatives,
-            removes_seen=task.protocol.removes_seen,
+            removes_seen=task.protocol.seen_items == "removed",
+            misses_repeated=task.protocol.repeated_targets == MISSED,
             K=LIST_LENGTH,
             on_questions=answered,
         )

@@ -15,7 +15,8 @@ import torch
 from model.contract.atomic_files import write_whole
 from model.nets.network import Network
 from training.baselines.catalogue import make_baseline
-from training.baselines.rules import learn_rules, require_room
+from training.baselines.rules import count_rules, cut_rules, require_room
+from training.baselines.rules_of_others import RulesOfOthers
 from training.data.event_features import learn_event_features
 from training.data.histories import Histories
 from training.data.interactions import Log
@@ -29,7 +30,7 @@ from training.evaluation.attention import measure_attention
 from training.evaluation.metrics import PRIMARY_METRIC, average
 from training.evaluation.protocol import PROTOCOLS, SEED, build_task, find_twin
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate, evaluate_task
-from training.evaluation.results import OVER_POPULARITY, compare_models, describe_scores, measure_lead
+from training.evaluation.results import describe_test
 from training.fit.batches import Samples
 from training.fit.distributed import ALONE, Processes, join_processes
 from training.fit.loop import SILENT, Watcher, find_end, train
@@ -245,14 +246,9 @@ def conclude_run(run: Run, log: Log, split: Split, progress: Progress, baselines
     task = build_task(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
     print_note(find_twin(task.protocol, log))
     scores = {name: evaluate_task(scorer, task) for name, scorer in scorers.items()}
-    with_popularity = POPULARITY in scores and name != POPULARITY
     results = {
-        "protocol": task.protocol.name,
+        **describe_test(task, scores, tested=name, popularity=POPULARITY),
         "seed": run.recipe.train.seed,
-        "users": len(task.questions),
-        "models": {name: describe_scores(found, task.seed) for name, found in scores.items()},
-        **({"comparison": compare_models(scores, task.seed)} if len(scores) > 1 else {}),
-        **({OVER_POPULARITY: measure_lead(scores[name], scores[POPULARITY], task.seed)} if with_popularity else {}),
         **({} if rules is None else {"rules": rules}),
         "epochs": progress.epoch,
         "kept_epoch": progress.kept_epoch,
@@ -270,8 +266,10 @@ def _add_rules(run: Run, log: Log, split: Split, most: int) -> dict[str, Any]:
     """Count rules in the training histories, choose their strength on the validation questions, and keep them."""
     scorer = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
     recipe = run.recipe.train
-    rules = learn_rules(split.train, len(run.vocabulary), most).to(scorer.network.item_bias.device)
-    tried = try_rule_weights(scorer, rules, _choose_users(split.validation, recipe.validation_users, recipe.seed))
+    counts = count_rules(split.train, len(run.vocabulary))
+    rules = cut_rules(counts, most).to(scorer.network.item_bias.device)
+    questions = _choose_users(split.validation, recipe.validation_users, recipe.seed)
+    tried = try_rule_weights(scorer, RulesOfOthers(rules, counts, split.train), questions)
     rules.strength.fill_(choose_rule_weight(tried))
     save_weights(run.rules, rules)
     return {

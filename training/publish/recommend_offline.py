@@ -23,7 +23,7 @@ def recommend(run: Run, data: Path, recipe: DataRecipe, users: Sequence[str] | N
     """Lists for users of a log by a run, for all when `users` is None. Raises InputError."""
     log = read_log(data, recipe, vocabulary=run.vocabulary)
     rows = np.arange(len(log.user_ids)) if users is None else _find_users(log, users)
-    scorer = make_scorer(run, log, cut(log, recipe))
+    scorer = make_scorer(run, log, cut(log, recipe), leave_own_out=False)
     if log.dropped:
         Console(stderr=True).print(
             f"{log.dropped} events were left out: {run.path} does not know their items",

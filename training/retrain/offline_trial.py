@@ -31,7 +31,7 @@ from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.split import Questions
 from training.evaluation.bootstrap import estimate_clustered_intervals
-from training.evaluation.metrics import LIST_LENGTH, PRIMARY_METRIC, measure_gain, measure_hits
+from training.evaluation.metrics import LIST_LENGTH, PRIMARY_METRIC, UNLISTED, measure_gain, measure_hits
 from training.evaluation.ranking import Scorer, rank_targets, show_batches
 from training.retrain.held_out import LEAST_QUESTIONS
 
@@ -41,7 +41,6 @@ CANDIDATE, CHAMPION = "candidate", "champion"
 METRICS = (PRIMARY_METRIC, "HR@10")
 _SEED = 12345
 _AT_ONCE = 64
-_ABSENT_PLACE = np.iinfo(np.int32).max
 
 Document = dict[str, Any]
 Gains = Mapping[str, NDArray[np.float64]]
@@ -82,7 +81,7 @@ def answer_questions(graph: Graph, log: Log, questions: Questions, *, excluded: 
     session = onnxruntime.InferenceSession(graph.network, options, providers=["CPUExecutionProvider"])
     index_of = np.append(UNKNOWN, graph.vocabulary.encode(log.vocabulary.item_ids))
     events = _encode_events(graph, log)
-    places = np.full(len(questions), _ABSENT_PLACE, dtype=np.int64)
+    places = np.full(len(questions), UNLISTED, dtype=np.int64)
     by_length = np.argsort(questions.histories.lengths, kind="stable")
     with show_batches("questions", len(questions)) as answered:
         for begin in range(0, len(by_length), _AT_ONCE):

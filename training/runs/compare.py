@@ -13,9 +13,9 @@ from training.data.split import Questions
 from training.errors import InputError, RunError
 from training.evaluation.metrics import PRIMARY_METRIC, measure_ranks
 from training.evaluation.protocol import PROTOCOLS, EvaluationTask
-from training.evaluation.results import SHOWN, describe_values, format_row, head_table
+from training.evaluation.results import SHOWN, describe_values, format_row, head_table, is_beyond_chance
 from training.recipe import DataRecipe
-from training.recipe_models import BASELINES
+from training.recipe_models import BASELINES, BaselineRecipe
 from training.runs.evaluate import evaluate_baseline, evaluate_run, name_protocol
 from training.runs.run import Run
 
@@ -35,6 +35,7 @@ def compare_runs(runs: Sequence[Run], seed: int, *, average_seeds: bool = False)
                     f"{first.path} and {run.path} were tested on another {what}: give --data FILE (and --protocol) "
                     "to test them again"
                 )
+    _require_one_evaluation(runs)
     values = {str(run.path): measure_ranks(*run.read_ranks()) for run in runs}
     seeds = _group_seeds(list(values), runs) if average_seeds else {}
     return _describe(values, runs, seeds, protocol=first.read_results()["protocol"], seed=seed)
@@ -47,6 +48,21 @@ def _identify(run: Run) -> dict[str, object]:
         "protocol": results["protocol"],
         "users": results["users"],
     }
+
+
+def _require_one_evaluation(runs: Sequence[Run]) -> None:
+    """Refuse to pair results from before and after evaluation was changed, where it matters. Raises RunError.
+
+    It matters to a network alone where targets are repeated, and to what counts everywhere (results.py, EVALUATION).
+    """
+    results = [run.read_results() for run in runs]
+    repeated = any(found.get("targets", {}).get("share") for found in results)
+    counting = any(run.recipe.rules_per_item or isinstance(run.recipe.model, BaselineRecipe) for run in runs)
+    if (repeated or counting) and len({found.get("evaluation", 1) for found in results}) > 1:
+        raise RunError(
+            "some of these runs were tested before repeated targets and a user's own history were treated as they are "
+            "now: give --data FILE to test them again"
+        )
 
 
 def compare_on(
@@ -153,7 +169,7 @@ def format_comparison(document: Mapping[str, Any]) -> str:
     lines += [format_row(name, metrics, width) for name, metrics in document["models"].items()]
     lines += ["", f"above {document['against']}, over the same users"]
     for name, difference in document["differences"].items():
-        clear = [metric for metric in SHOWN if difference[metric]["low"] > 0 or difference[metric]["high"] < 0]
+        clear = [metric for metric in SHOWN if is_beyond_chance(difference[metric], document["users"])]
         verdict = f"beyond chance: {', '.join(clear)}" if clear else "chance can explain all of it"
         lines.append(f"{format_row(name, difference, width, sign='+')}  {verdict}")
     if document["seeds"]:

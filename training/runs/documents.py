@@ -20,6 +20,12 @@ RESULTS = {
     "finished_at": str,
 }
 COMPARISON = {"comparison": {"winner": str, "second": str, "metric": str, "lead": METRIC}}
+APART = {
+    "seen_items": str,
+    "repeated_targets": str,
+    "targets": {"share": float, "new": {"users": int}, "repeated": {"users": int}},
+}
+"""Of results since evaluation 2 (training/evaluation/results.py)."""
 RESULTS_WITH_RULES = {**RESULTS, "rules": {"strength": float, PRIMARY_METRIC: {"0": float}}}
 EPOCH = {"epoch": int, "loss": float, "seconds": float, "validation": dict.fromkeys(SHOWN, float)}
 
@@ -46,6 +52,8 @@ def require_metrics(results: Mapping[str, Any], name: str) -> None:
         _require(model, dict.fromkeys(model, METRIC), "a model")
     if len(models) > 1:
         _require(results, COMPARISON, "the document")
+    if "targets" in results:
+        _require(results, APART, "the document")
     if OVER_POPULARITY in results:
         _require(results, {OVER_POPULARITY: METRIC}, "the document")
 

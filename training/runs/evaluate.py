@@ -3,8 +3,13 @@
 import sys
 from pathlib import Path
 
-from model.nets.network import UserNetwork
+from torch import Tensor
+
+from model.nets.network import SequenceNetwork, UserNetwork
 from training.baselines.catalogue import make_baseline
+from training.baselines.rules import count_rules
+from training.baselines.rules_of_others import RulesOfOthers
+from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.reader import read_log
 from training.data.split import Split, cut_log
@@ -56,16 +61,29 @@ def prepare_run(
     return build_task(protocol, log, split, seed), make_scorer(run, log, split), split
 
 
-def make_scorer(run: Run, log: Log, split: Split) -> Scorer:
-    """The scorer of a run: its kept weights, or its counts. Raises RunError where the run needs its own log."""
-    model = run.recipe.model
+def make_scorer(run: Run, log: Log, split: Split, *, leave_own_out: bool = True) -> Scorer:
+    """The scorer of a run: its kept weights, or its counts. Raises RunError where the run needs its own log.
+
+    What a run counted in its own log answers a user without what he added, unless `leave_own_out` is off, as it is
+    where lists are made: the service's rules are everybody's.
+    """
+    model, V = run.recipe.model, len(log.vocabulary)
     if isinstance(model, BaselineRecipe):
         _require_own(run, log, "counts the log again")
-        return make_baseline(model, split.train, len(log.vocabulary), log.timestamps_ms)
+        return make_baseline(model, split.train, V, log.timestamps_ms, leave_own_out=leave_own_out)
     network = load_network(run)
     if isinstance(network, UserNetwork):
         _require_own(run, log, "ranks only for the users of its training log")
-    return NetworkScorer(network, log.histories, run.encode_events(log))
+    events = run.encode_events(log)
+    if not (isinstance(network, SequenceNetwork) and leave_own_out and _is_own(run, log)) or network.rules is None:
+        return NetworkScorer(network, log.histories, events)
+    rules = RulesOfOthers(network.rules, count_rules(split.train, V), split.train)
+    network.rules = None
+
+    def lift(histories: Histories, item_ids: Tensor) -> Tensor:
+        return rules.rules.strength * rules.lift(histories, item_ids)
+
+    return NetworkScorer(network, log.histories, events, lift)
 
 
 def _is_own(run: Run, log: Log) -> bool:

@@ -11,7 +11,8 @@ import torch
 
 from model.nets.registry import make_network
 from training.baselines.chains import RulesBaseline
-from training.baselines.rules import learn_rules, require_room
+from training.baselines.rules import count_rules, learn_rules, require_room
+from training.baselines.rules_of_others import RulesOfOthers
 from training.cli import main
 from training.data.split import Questions
 from training.errors import RecipeError
@@ -67,7 +68,7 @@ def test_strengths_are_tried_as_they_are_evaluated(make_histories):
     questions = Questions(asked, draw.integers(1, 31, size=60).astype(np.int32))
     network = make_network("sasrec", item_count=30, max_length=6, width=8, layers=1, heads=1)
     rules = learn_rules(train, 30, 7)
-    tried = try_rule_weights(NetworkScorer(network), rules, questions)
+    tried = try_rule_weights(NetworkScorer(network), RulesOfOthers(rules, count_rules(train, 30), train), questions)
     assert tuple(tried) == RULE_WEIGHTS
     assert len(set(tried.values())) > 3
     assert tried[0.0] == pytest.approx(average(evaluate(NetworkScorer(network), questions))["NDCG@10"])
@@ -171,6 +172,25 @@ def test_a_run_stopped_before_its_rules_goes_on_to_the_same(copy, capsys):
     assert "has no rules yet: they are counted when training ends" in capsys.readouterr().err
     assert fit(copy, "log.csv", "run") == 0
     assert (copy / "run" / "rules.safetensors").read_bytes() == whole
+
+
+def test_results_of_before_are_read_and_paired_with_their_like_alone(copy, capsys):
+    """Results that name no evaluation are shown and published as ever, and are no pair of ones with rules of others."""
+    shutil.copytree(copy / "run", copy / "older")
+    path = copy / "older" / "results.json"
+    results = json.loads(path.read_text())
+    newer = ("evaluation", "seen_items", "repeated_targets", "held_out_users", "targets")
+    path.write_text(json.dumps({key: value for key, value in results.items() if key not in newer}))
+    assert fit(copy, "log.csv", "older") == 0
+    assert "bert4rec-rules" in capsys.readouterr().out
+    compare = ["compare", str(copy / "run"), str(copy / "older"), "--out", str(copy / "picture.png")]
+    assert main(compare) == 2
+    assert "give --data FILE to test them again" in capsys.readouterr().err
+    assert main([*compare, "--data", str(copy / "log.csv")]) == 0
+    assert "chance can explain all of it" in capsys.readouterr().out
+    path.write_text(json.dumps({**results, "targets": {"share": "some"}}))
+    assert main(compare) == 2
+    assert "results.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

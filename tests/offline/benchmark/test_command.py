@@ -56,16 +56,17 @@ def test_cells_become_a_table_a_file_and_a_verdict(tmp_path, bench, capsys):
     row = next(line for line in text.splitlines() if line.startswith("| small-bert4rec"))
     columns = [cell.strip() for cell in row.strip("|").split("|")]
     both = [json.loads(cells[f"ring/P2/small-bert4rec-s{seed}.json"]) for seed in (1, 2)]
-    assert columns[1:3] == ["transformer", "2"]
+    assert columns[1:4] == ["transformer", "2", "all"]
     mean = sum(cell["metrics"]["HR@10"]["value"] for cell in both) / 2
-    assert columns[3].startswith(f"{mean:.4f} [")
-    assert columns[6] == f"{both[0]['parameters']:,}"
+    assert columns[4].startswith(f"{mean:.4f} [")
+    assert columns[7] == f"{both[0]['parameters']:,}"
     assert (
         "**On ring under P2 the best transformer, small-bert4rec, loses to the best baseline, rules: its NDCG" in text
     )
     lines = list(csv.DictReader((tmp_path / "out" / "benchmark.csv").read_text().splitlines()))
     assert len(lines) == 8
     assert {line["HR@10"] for line in lines if line["model"] == "rules"} == {"1.0"}
+    assert {(line["held_out_users"], line["evaluation"]) for line in lines} == {("all", "2")}
     assert (tmp_path / "out" / "benchmark.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -115,6 +116,26 @@ def test_without_ranks_there_is_no_new_verdict(tmp_path, bench):
     assert "best transformer" in (tmp_path / "out" / "benchmark.md").read_text()
     assert main(bench("pop")) == 0
     assert "best transformer" not in (tmp_path / "out" / "benchmark.md").read_text()
+
+
+def test_what_counts_is_measured_again_when_evaluation_has_changed(tmp_path, bench, capsys):
+    """A counter's cell of an older evaluation is replaced, run and all; a network's cell stays, since it cost hours."""
+    assert main(bench("rules", "small-bert4rec")) == 0
+    found = {path.name: path for path in tmp_path.rglob("*-s1.json")} | {"run": next(tmp_path.rglob("rules-s1-*"))}
+    for path in (found["rules-s1.json"], found["small-bert4rec-s1.json"], found["run"] / "results.json"):
+        document = {key: value for key, value in json.loads(path.read_text()).items() if key != "evaluation"}
+        if path.parent == found["run"]:
+            document["models"]["rules"]["NDCG@10"] = {"value": 0.5, "low": 0.5, "high": 0.5}
+        path.write_text(json.dumps(document))
+    older = found["small-bert4rec-s1.json"].read_bytes()
+    capsys.readouterr()
+    assert main(bench("rules", "small-bert4rec")) == 0
+    assert "1 of 2 cells are measured, 1 to go" in capsys.readouterr().err
+    anew = json.loads(found["rules-s1.json"].read_text())
+    assert (anew["evaluation"], anew["metrics"]["NDCG@10"]["value"]) == (2, 1.0)
+    assert anew["targets"]["new"]["metrics"]["NDCG@10"] == anew["metrics"]["NDCG@10"]
+    assert found["small-bert4rec-s1.json"].read_bytes() == older
+    assert "†" not in (tmp_path / "out" / "benchmark.md").read_text()  # it counts nothing, and nothing repeats
 
 
 @pytest.mark.parametrize(

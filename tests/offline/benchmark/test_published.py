@@ -114,3 +114,36 @@ def test_each_published_row_stands_beside_models_without_rules():
     rectools = next(source for name, source in fair.items() if name.startswith("RecTools"))
     assert rectools.rows["BERT4Rec"] == (0.0434, 0.0242, None)
     assert rectools.held_out_users == 2048
+
+
+def test_rows_of_an_older_evaluation_are_marked(make_cells):
+    """What counts, and what has rules, is marked; a network alone only where targets are known to repeat."""
+    text = format_markdown(make_cells(share=0.0), {}, "picture.png")
+    assert [line.split(" | ")[0] for line in text.splitlines() if "†" in line] == [
+        "| old-rules †",
+        "| old-hybrid †",
+        "† measured before repeated targets and a user's own history were treated as they are now (docs/decisions/0030 "
+        "and 0031).",
+    ]
+    text = format_markdown(make_cells(share=0.25), {}, "picture.png")
+    assert "| old-network † | transformer | 1 | all |" in text
+    assert "| new-rules | counter | 1 | all |" in text
+    assert "25.0% of the targets are items that their user had met before. Over the others:" in text
+    assert "| new-rules | 0.8000 [0.7900, 0.8100] |" in text
+
+
+@pytest.fixture
+def make_cells():
+    """A maker of four cells: rules of today, whose targets repeat so often, and three of before."""
+
+    def make(share):
+        apart = {"share": share, "new": {"users": 9, "metrics": _measure(0.8, 0.5, 0.4)}, "repeated": {"users": 0}}
+        today = {"evaluation": 2, "targets": apart, "kind": "counter"}
+        return [
+            _cell("new-rules", _measure(0.6, 0.5, 0.4), **today),
+            _cell("old-rules", _measure(0.6, 0.4, 0.4), kind="counter"),
+            _cell("old-hybrid", _measure(0.6, 0.3, 0.4), kind="hybrid"),
+            _cell("old-network", _measure(0.6, 0.2, 0.4), kind="transformer"),
+        ]
+
+    return make

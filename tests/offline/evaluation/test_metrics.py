@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from training.evaluation.bootstrap import estimate_intervals
 from training.evaluation.metrics import (
+    UNLISTED,
     average,
     measure_coverage,
     measure_gain,
@@ -32,6 +33,7 @@ def _ranks(greater: int, ties: int) -> tuple[np.ndarray, np.ndarray]:
         (9, 1, 0.2890648263178879, 0.1),
         (10, 0, 0.0, 1 / 11),
         (99, 0, 0.0, 0.01),
+        (UNLISTED, 0, 0.0, 0.0),
     ],
 )
 def test_metrics_without_ties_are_the_textbook_ones(greater, hit, gain, reciprocal):

@@ -9,6 +9,7 @@ import torch
 from training.arguments import PROTOCOL_NAMES, make_parser
 from training.data.split import split_by_time
 from training.errors import DataError, RunError
+from training.evaluation.metrics import UNLISTED
 from training.evaluation.protocol import PROTOCOLS, build_task, find_fault, find_twin, require_split
 from training.evaluation.ranking import evaluate_task
 from training.recipe import DataRecipe
@@ -32,8 +33,8 @@ class Fixed:
         return self.scores.repeat(len(histories), 1)
 
 
-def _sit(make_log, name, *, scores=PREFERENCE, recipe=None, seed=1, negatives=None):
-    protocol = PROTOCOLS[name]
+def _sit(make_log, name, *, scores=PREFERENCE, recipe=None, seed=1, negatives=None, **treatment):
+    protocol = PROTOCOLS[name].vary(**treatment)
     log = make_log(WALKS, item_count=7)
     task = build_task(protocol, log, protocol.cut(log, recipe or DataRecipe()), seed)
     return task, evaluate_task(Fixed(scores), task if negatives is None else replace(task, negatives=negatives))
@@ -53,12 +54,12 @@ def test_every_protocol_has_its_place_on_the_command_line():
 
 @pytest.mark.parametrize("name", ["P2", "P5"])
 def test_full_ranking_without_seen_items(make_log, name):
-    """Unseen before 4: none, before 5: 4, before the seen 1: none. Hits at 1 for two of three users, places 1, 2, 1."""
+    """Unseen before 4: none, before 5: 4. The seen 1 is removed, and so in no list: places 1, 2 and none."""
     _, scores = _sit(make_log, name)
-    assert (scores.ranks.greater.tolist(), scores.ranks.ties.tolist()) == ([0, 1, 0], [0, 0, 0])
-    assert scores.values["HR@1"].tolist() == [1, 0, 1]
-    assert scores.values["NDCG@5"].tolist() == pytest.approx([1, 0.6309297535714575, 1])
-    assert scores.values["MRR"].tolist() == [1, 0.5, 1]
+    assert (scores.ranks.greater.tolist(), scores.ranks.ties.tolist()) == ([0, 1, UNLISTED], [0, 0, 0])
+    assert scores.values["HR@1"].tolist() == [1, 0, 0]
+    assert scores.values["NDCG@5"].tolist() == pytest.approx([1, 0.6309297535714575, 0])
+    assert scores.values["MRR"].tolist() == [1, 0.5, 0]
     assert scores.ranks.lists[:, :2].tolist() == [[4, 5]] * 3
     assert scores.coverage == pytest.approx(4 / 7)  # 4, 5, 6 and 7: everyone who is asked has seen 1 to 3
 
@@ -90,14 +91,20 @@ def test_p1_draws_two_unseen_items(make_log):
 
 @pytest.mark.usefixtures("two_negatives")
 def test_p1a_draws_seen_items_and_removes_them(make_log):
-    """Targets 4 and 5 are in no training data, so one question remains; what it draws of 2 and 3 is no rival."""
+    """Targets 4 and 5 are in no training data, so one question remains; what it draws of 2 and 3 is no rival.
+
+    Its own target was seen, and is removed likewise.
+    """
     task, scores = _sit(make_log, "P1a", scores=[1.0, 9, 9, 5, 5, 5, 5])
     assert task.questions.targets.tolist() == [1]
     seen = [_sit(make_log, "P1a", seed=seed)[0].negatives[0].tolist() for seed in range(40)]
     assert any({2, 3} & set(row) for row in seen)
     drawn = np.array([[2, 4]], dtype=np.int32)
+    for treatment, greater in (("kept", 1), ("missed", UNLISTED)):
+        _, scores = _sit(make_log, "P1a", scores=[1.0, 9, 9, 5, 5, 5, 5], negatives=drawn, repeated_targets=treatment)
+        assert (scores.ranks.greater.tolist(), scores.ranks.ties.tolist()) == ([greater], [0])
     _, scores = _sit(make_log, "P1a", scores=[1.0, 9, 9, 5, 5, 5, 5], negatives=drawn)
-    assert (scores.ranks.greater.tolist(), scores.ranks.ties.tolist()) == ([1], [0])
+    assert scores.ranks.greater.tolist() == [UNLISTED]
 
 
 @pytest.mark.usefixtures("two_negatives")
@@ -201,10 +208,14 @@ def test_time_parts_all_users_at_once(timed_log):
 
 def test_the_time_protocol_ranks_by_what_was_known(timed_log):
     """User a has seen all but 5, b all but 3 and 6, c all but 4 and 7; the targets 3, 4 and 6 were seen before."""
-    protocol = PROTOCOLS["time"]
-    task = build_task(protocol, timed_log, protocol.cut(timed_log, DataRecipe(test_share=0.2)), 1)
-    scores = evaluate_task(Fixed(PREFERENCE), task)
-    assert scores.ranks.greater.tolist() == [0, 1, 1]
+    for treatment, greater in (("kept", [0, 1, 1]), (None, [UNLISTED] * 3)):
+        protocol = PROTOCOLS["time"].vary(repeated_targets=treatment)
+        task = build_task(protocol, timed_log, protocol.cut(timed_log, DataRecipe(test_share=0.2)), 1)
+        scores = evaluate_task(Fixed(PREFERENCE), task)
+        assert scores.ranks.greater.tolist() == greater
+    protocol = PROTOCOLS["time"].vary(repeated_targets="dropped")
+    with pytest.raises(DataError, match="every target is one"):
+        build_task(protocol, timed_log, protocol.cut(timed_log, DataRecipe(test_share=0.2)), 1)
 
 
 def test_events_of_one_moment_are_not_parted(timed_log):

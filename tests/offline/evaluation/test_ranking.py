@@ -11,6 +11,7 @@ from training.baselines.chains import Markov, RulesBaseline
 from training.baselines.popular import Popularity
 from training.data.split import Questions
 from training.errors import Diverged
+from training.evaluation.metrics import UNLISTED
 from training.evaluation.ranking import NetworkScorer, evaluate, rank_targets
 from training.publish.rankers import GRAPH_FROM, GraphRanker, ScoreRanker, choose_ranker
 from training.publish.recommend_offline import rank_lists
@@ -39,9 +40,12 @@ def test_seen_items_are_no_candidates(make_histories):
     assert _rank(scorer, make_histories([[], [1, 2], [1, 2, 4]]), [3, 3, 3]) == [[2, 0, 0], [2, 2, 1]]
 
 
-def test_a_target_seen_before_stays_a_candidate(make_histories):
-    """A repeated item can still be hit: the target itself is never removed."""
-    assert _rank(Fixed([[9, 8, 7]]), make_histories([[3, 1]]), [3]) == [[1], [0]]
+def test_a_target_seen_before_is_removed_or_stays(make_histories):
+    """Removed as other seen items are, it is in no list; kept, it has 2 before it, and 1 where all stay."""
+    asked = make_histories([[3, 1]])
+    assert _rank(Fixed([[9, 8, 7]]), asked, [3]) == [[UNLISTED], [0]]
+    assert _rank(Fixed([[9, 8, 7]]), asked, [3], misses_repeated=False) == [[1], [0]]
+    assert _rank(Fixed([[9, 8, 7]]), asked, [3], removes_seen=False) == [[2], [0]]
 
 
 def test_a_constant_scorer_gets_chance_over_101_items(make_histories):
