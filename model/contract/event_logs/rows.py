@@ -3,28 +3,29 @@
 import csv
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from model.contract.event_logs.columns import ROLES
 from model.contract.event_logs.errors import LogError
 from model.contract.event_logs.form import CSV, JSON_LINES, PAIRS, Form
 
-Row = tuple[int, str, str, str, str, str]
-"""The line where it begins, from 1, and the cells of ROLES; "" where there is none."""
+Row = tuple[int, list[str]]
+"""The line where it begins, from 1, and the cells that were asked for; "" where there is none."""
 
 LONGEST_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_rows(path: Path, form: Form, content: BinaryIO, roles: Mapping[str, str]) -> Iterator[Row]:
-    """The rows of a text file in their order, `roles` naming the columns. Blank lines give none. Raises LogError."""
-    return _READERS[form.kind](path, form, _read_lines(path, content), roles)
+def read_rows(path: Path, form: Form, content: BinaryIO, names: Sequence[str]) -> Iterator[Row]:
+    """The rows of a text file in their order, of each the cells of the columns `names`. Raises LogError.
+
+    Blank lines, and those without any of these cells, give none.
+    """
+    return _READERS[form.kind](path, form, _read_lines(path, content), names)
 
 
-def read_object(path: Path, number: int, line: str) -> dict[str, object]:
-    """The object of a JSON line. Raises LogError."""
+def _read_object(path: Path, number: int, line: str) -> dict[str, object]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -34,8 +35,8 @@ def read_object(path: Path, number: int, line: str) -> dict[str, object]:
     return entry
 
 
-def write_cell(value: object) -> str | None:
-    """A JSON value as a table would hold it, None for objects and lists."""
+def _write_cell(value: object) -> str | None:
+    """A value as a table would hold it, None for objects and lists."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -59,14 +60,14 @@ def _read_lines(path: Path, content: BinaryIO) -> Iterator[str]:
         raise LogError(f"{path} cannot be read on after line {number}: {error}") from error
 
 
-def _read_table(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str, str]) -> Iterator[Row]:
+def _read_table(path: Path, form: Form, lines: Iterator[str], names: Sequence[str]) -> Iterator[Row]:
     double = len(form.separator) > 1
     rows = csv.reader(
         (line.replace(form.separator, form.delimiter) for line in lines) if double else lines,
         delimiter=form.delimiter,
         strict=True,
     )
-    places = [form.names.index(roles[role]) if role in roles else None for role in ROLES]
+    places = [form.names.index(name) for name in names]
     width, begin, header = len(form.names), 1, form.has_header
     try:
         for fields in rows:
@@ -76,31 +77,31 @@ def _read_table(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str
                 continue
             if len(fields) > width:
                 raise LogError(f"{path}, line {number}: {len(fields)} fields where the first line has {width}")
-            last = len(fields)
-            user, item, time, kind, value = (
-                "" if place is None or place >= last else fields[place] for place in places
-            )
-            if user or item or time or kind or value:
-                yield number, user, item, time, kind, value
+            fields.extend([""] * (width - len(fields)))
+            cells = [fields[place] for place in places]
+            if any(cells):
+                yield number, cells
     except csv.Error as error:
         raise LogError(f"{path}, line {begin}: a field with quotes that do not match") from error
 
 
-def _read_objects(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str, str]) -> Iterator[Row]:  # noqa: ARG001 - as the others
-    names = [roles.get(role) for role in ROLES]
+def _read_objects(path: Path, form: Form, lines: Iterator[str], names: Sequence[str]) -> Iterator[Row]:  # noqa: ARG001 - as the others
     for number, line in enumerate(lines, start=1):
         if line.isspace():
             continue
-        entry = read_object(path, number, line)
-        cells = [write_cell(entry.get(name)) if name else "" for name in names]
-        if None in cells:
-            raise LogError(f"{path}, line {number}: {roles[ROLES[cells.index(None)]]!r} is neither text nor a number")
-        user, item, time, kind, value = (cell or "" for cell in cells)
-        if user or item or time or kind or value:
-            yield number, user, item, time, kind, value
+        entry = _read_object(path, number, line)
+        cells = []
+        for name in names:
+            cell = _write_cell(entry.get(name))
+            if cell is None:
+                raise LogError(f"{path}, line {number}: {name!r} is neither text nor a number")
+            cells.append(cell)
+        if any(cells):
+            yield number, cells
 
 
-def _read_pairs(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str, str]) -> Iterator[Row]:  # noqa: ARG001 - as the others
+def _read_pairs(path: Path, form: Form, lines: Iterator[str], names: Sequence[str]) -> Iterator[Row]:  # noqa: ARG001 - as the others
+    """User and item: the two are all that there is, in this order."""
     folded: set[str] = set()
     for number, line in enumerate(lines, start=1):
         user, *items = line.split() or [""]
@@ -113,10 +114,10 @@ def _read_pairs(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str
                 raise LogError(f"{path}, line {number}: not `user item`, nor a user's only line with all items")
             folded.add(user)
         for item in items:
-            yield number, user, item, "", "", ""
+            yield number, [user, item]
 
 
-_READERS: Mapping[str, Callable[[Path, Form, Iterator[str], Mapping[str, str]], Iterator[Row]]] = {
+_READERS: Mapping[str, Callable[[Path, Form, Iterator[str], Sequence[str]], Iterator[Row]]] = {
     CSV: _read_table,
     JSON_LINES: _read_objects,
     PAIRS: _read_pairs,

@@ -56,7 +56,8 @@ class EventLog:
         self.roles = find_columns(path, form.names, options.columns, required)
         self._path, self._options, self._form = path, options, form
         self._content, self._file = content, file
-        self._rows = read_rows(path, form, content, self.roles)
+        self._rows = read_rows(path, form, content, list(self.roles.values()))
+        self._places = [list(self.roles).index(role) if role in self.roles else None for role in ROLES]
         self._ahead = list(itertools.islice(self._rows, _SAMPLE))
         self._times = self._begin_times()
 
@@ -86,8 +87,8 @@ class EventLog:
     def __iter__(self) -> Iterator[Event]:
         """The events in the order of the file. Raises LogError."""
         ahead, self._ahead = self._ahead, []
-        for row in itertools.chain(ahead, self._rows):
-            line, user, item, time, kind, value = row
+        for line, cells in itertools.chain(ahead, self._rows):
+            user, item, time, kind, value = ("" if place is None else cells[place] for place in self._places)
             if not (self._has_id(line, user, USER) and self._has_id(line, item, ITEM)):
                 continue
             yield Event(
@@ -102,11 +103,10 @@ class EventLog:
     def _begin_times(self) -> TimeReader | None:
         if TIME not in self.roles:
             return None
-        place = 1 + ROLES.index(TIME)
-        timed = [row for row in self._ahead if str(row[place]).strip()]
+        place = list(self.roles).index(TIME)
+        timed = [(line, cells[place]) for line, cells in self._ahead if cells[place].strip()]
         try:
-            cells = (str(row[place]) for row in timed)
-            return TimeReader(cells, zone=self._options.time_zone, unit=self._options.time_unit)
+            return TimeReader((cell for _, cell in timed), zone=self._options.time_zone, unit=self._options.time_unit)
         except TimeFault as fault:
             raise self._fail(timed[0][0], f"{fault} (column {self.roles[TIME]!r})") from fault
 
