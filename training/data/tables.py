@@ -41,11 +41,12 @@ def find_table(path: Path, asked: str) -> Form:
     """The form of a file, its columns among it. `asked` is a format or auto. Raises DataError."""
     with _name_faults(path, "a table"):
         kind = name_kind(path, asked)
-        if kind == PARQUET:
-            return Form(PARQUET, tuple(pl.read_parquet_schema(path)))
-        content, file = _open(path)
-        with content, file:
-            return find_form(path, kind, content.read(HEAD_BYTES))
+        if kind != PARQUET:
+            content, file = _open(path)
+            with content, file:
+                return find_form(path, kind, content.read(HEAD_BYTES))
+    with _name_faults(path, "Parquet"):
+        return Form(PARQUET, tuple(pl.read_parquet_schema(path)))
 
 
 def read_table(path: Path, form: Form, columns: Mapping[str, str], report: Report | None = None) -> pl.DataFrame:

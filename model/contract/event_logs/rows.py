@@ -13,16 +13,24 @@ from model.contract.event_logs.form import CSV, JSON_LINES, PAIRS, Form
 Row = tuple[int, list[str]]
 """The line where it begins, from 1, and the cells that were asked for; "" where there is none."""
 
+OnBad = Callable[[LogError], None]
+"""Is handed the fault of a row, which is left out unless it is raised."""
+
 LONGEST_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_rows(path: Path, form: Form, content: BinaryIO, names: Sequence[str]) -> Iterator[Row]:
+def refuse(error: LogError) -> None:
+    """Raise the fault of a row."""
+    raise error
+
+
+def read_rows(path: Path, form: Form, content: BinaryIO, names: Sequence[str], on_bad: OnBad = refuse) -> Iterator[Row]:
     """The rows of a text file in their order, of each the cells of the columns `names`. Raises LogError.
 
     Blank lines, and those without any of these cells, give none.
     """
-    return _READERS[form.kind](path, form, _read_lines(path, content), names)
+    return _READERS[form.kind](path, form, _read_lines(path, content), names, on_bad)
 
 
 def _read_object(path: Path, number: int, line: str) -> dict[str, object]:
@@ -60,7 +68,7 @@ def _read_lines(path: Path, content: BinaryIO) -> Iterator[str]:
         raise LogError(f"{path} cannot be read on after line {number}: {error}") from error
 
 
-def _read_table(path: Path, form: Form, lines: Iterator[str], names: Sequence[str]) -> Iterator[Row]:
+def _read_table(path: Path, form: Form, lines: Iterator[str], names: Sequence[str], on_bad: OnBad) -> Iterator[Row]:
     double = len(form.separator) > 1
     rows = csv.reader(
         (line.replace(form.separator, form.delimiter) for line in lines) if double else lines,
@@ -69,6 +77,7 @@ def _read_table(path: Path, form: Form, lines: Iterator[str], names: Sequence[st
     )
     places = [form.names.index(name) for name in names]
     width, begin, header = len(form.names), 1, form.has_header
+    widest = "the header" if header else "the first line"
     try:
         for fields in rows:
             number, begin = begin, rows.line_num + 1
@@ -76,7 +85,8 @@ def _read_table(path: Path, form: Form, lines: Iterator[str], names: Sequence[st
                 header = header and not fields
                 continue
             if len(fields) > width:
-                raise LogError(f"{path}, line {number}: {len(fields)} fields where the first line has {width}")
+                on_bad(LogError(f"{path}, line {number}: {len(fields)} fields where {widest} has {width}"))
+                continue
             fields.extend([""] * (width - len(fields)))
             cells = [fields[place] for place in places]
             if any(cells):
@@ -85,23 +95,36 @@ def _read_table(path: Path, form: Form, lines: Iterator[str], names: Sequence[st
         raise LogError(f"{path}, line {begin}: a field with quotes that do not match") from error
 
 
-def _read_objects(path: Path, form: Form, lines: Iterator[str], names: Sequence[str]) -> Iterator[Row]:  # noqa: ARG001 - as the others
+def _read_objects(
+    path: Path,
+    form: Form,  # noqa: ARG001 - as the others
+    lines: Iterator[str],
+    names: Sequence[str],
+    on_bad: OnBad,
+) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         if line.isspace():
             continue
-        entry = _read_object(path, number, line)
-        cells = []
-        for name in names:
-            cell = _write_cell(entry.get(name))
-            if cell is None:
+        try:
+            entry = _read_object(path, number, line)
+            cells = [_write_cell(entry.get(name)) for name in names]
+            if None in cells:
+                name = names[cells.index(None)]
                 raise LogError(f"{path}, line {number}: {name!r} is neither text nor a number")
-            cells.append(cell)
+        except LogError as error:
+            on_bad(error)
+            continue
         if any(cells):
-            yield number, cells
+            yield number, [cell or "" for cell in cells]
 
 
-def _read_pairs(path: Path, form: Form, lines: Iterator[str], names: Sequence[str]) -> Iterator[Row]:  # noqa: ARG001 - as the others
-    """User and item: the two are all that there is, in this order."""
+def _read_pairs(
+    path: Path,
+    form: Form,  # noqa: ARG001 - as the others
+    lines: Iterator[str],
+    names: Sequence[str],  # noqa: ARG001 - user and item are all that there is, in this order
+    on_bad: OnBad,  # noqa: ARG001 - one such line says that the file is no such file
+) -> Iterator[Row]:
     folded: set[str] = set()
     for number, line in enumerate(lines, start=1):
         user, *items = line.split() or [""]
@@ -117,7 +140,7 @@ def _read_pairs(path: Path, form: Form, lines: Iterator[str], names: Sequence[st
             yield number, [user, item]
 
 
-_READERS: Mapping[str, Callable[[Path, Form, Iterator[str], Sequence[str]], Iterator[Row]]] = {
+_READERS: Mapping[str, Callable[[Path, Form, Iterator[str], Sequence[str], OnBad], Iterator[Row]]] = {
     CSV: _read_table,
     JSON_LINES: _read_objects,
     PAIRS: _read_pairs,
