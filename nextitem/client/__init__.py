@@ -57,6 +57,7 @@ from nextitem.client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
+from nextitem.client.ids import decode_id, encode_id
 from nextitem.client.requests import (
     Boost,
     EventRequest,
@@ -118,4 +119,6 @@ __all__ = [
     "UnexpectedAnswer",
     "Unreachable",
     "VersionDescription",
+    "decode_id",
+    "encode_id",
 ]

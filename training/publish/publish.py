@@ -54,7 +54,7 @@ def publish_run(
     """
     sessions = None if neighbours is None else partial(_gather_sessions, neighbours, run.recipe.data)
     counted = None if rules is None else partial(_gather_rules, rules, run.recipe.data)
-    given = read_items(items) if items else None
+    given = read_items(items, run.recipe.data.ids) if items else None
     folder = write_run(run, root, given, gather=sessions, gather_rules=counted, similar=similar, scan=scan)
     deploy(root, folder.name, as_candidate=as_candidate, force=force)
     return folder

@@ -120,7 +120,8 @@ def test_published_rules_are_the_weightiest(make_histories, random_rows, monkeyp
     monkeypatch.setattr(counting, "FOLLOWERS", followers)
     monkeypatch.setattr(counting, "MOST_PUBLISHED", most)
     train = make_histories(random_rows[0])
-    whole = counting.count_rules(train, V).toarray()
+    counts = counting.count_rules(train, V)
+    whole = counts.toarray() * counting.scale_rules(counts.sum(axis=1))[:, None]
     rules = counting.gather_rules(train, V)
     for item in range(1, V + 1):
         own = slice(rules.starts[item], rules.starts[item + 1])
