@@ -20,6 +20,9 @@ EVENT_ID_PATTERN = r"[A-Za-z0-9._:-]{1,64}"
 MAX_TIMESTAMP_MS = 10**13 - 1
 """The last time that 13 digits hold, in the year 2286."""
 
+IMPORTED = "imported"
+"""The name in a record that tells an event from a log file from one that happened while the service ran."""
+
 Property = str | int | float | bool | None
 
 _EVENT_ID = re.compile(EVENT_ID_PATTERN)
@@ -58,20 +61,19 @@ class Event:
         value = "-" if self.value is None else repr(self.value)
         return f"{self.timestamp_ms:013d} {self.item_id} {self.type} {value} {self.event_id}".encode()
 
-    def log_record(self) -> bytes:
-        """The JSON object that the log keeps."""
-        return orjson.dumps(
-            {
-                "event_id": self.event_id,
-                "user_id": self.user_id,
-                "item_id": self.item_id,
-                "type": self.type,
-                "value": self.value,
-                "timestamp": self.timestamp_ms,
-                "recommendation_id": self.recommendation_id,
-                "properties": dict(self.properties),
-            }
-        )
+    def log_record(self, *, imported: bool = False) -> bytes:
+        """The JSON object that the log keeps. `imported` says that the event is from a log file, and judges nothing."""
+        record = {
+            "event_id": self.event_id,
+            "user_id": self.user_id,
+            "item_id": self.item_id,
+            "type": self.type,
+            "value": self.value,
+            "timestamp": self.timestamp_ms,
+            "recommendation_id": self.recommendation_id,
+            "properties": dict(self.properties),
+        }
+        return orjson.dumps(record | {IMPORTED: True} if imported else record)
 
 
 def make_event(

@@ -1,0 +1,124 @@
+"""`nextitem-serve import`: reads a log, then merges its events into the histories of a store."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from model.contract.event_logs.errors import LogError
+from service.api.timestamps import now_ms
+from service.errors import StoreNotDurable, StoreUnavailable
+from service.history_import.log_file import LogFile
+from service.history_import.options import ImportOptions
+from service.history_import.progress import Progress, describe_seconds
+from service.history_import.report import Report
+from service.history_import.rules import Rules
+from service.history_import.sender import send
+from service.history_import.spill import Spill, UserRows
+from service.history_import.target import open_histories, run_store
+from service.settings import Settings
+from service.store.history import DAY_MS, HistoryStore
+from service.store.history_import import HistoryImport
+from service.store.records import Outcome
+
+PROGRAM: Final = "nextitem-serve import"
+FAILED, BAD_LOG, INTERRUPTED = 1, 2, 130
+"""Exit statuses: the store failed, or a user's data is damaged; the log or an option is no good; Ctrl-C."""
+AGAIN: Final = "What is stored stays, and nothing is stored twice: run the same command again to go on."
+
+
+def import_log(settings: Settings, **given: Any) -> int:  # noqa: ANN401 - the fields of ImportOptions
+    """Run the command. Returns the exit status. Raises StartFailed."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    report = Report()
+    try:
+        return _import(settings, ImportOptions(**given), report)
+    except LogError as error:
+        _say(f"{PROGRAM}: {error}")
+        return BAD_LOG
+    except StoreNotDurable:
+        _say(
+            f"{PROGRAM}: the store may lose events, as the line above says: set it right, or give --durability "
+            f"relaxed to import all the same. {_describe_rest(report)}"
+        )
+    except StoreUnavailable as error:
+        _say(f"{PROGRAM}: the store failed ({error.kind}), as the line above says. {_describe_rest(report)}")
+    except OSError as error:
+        _say(f"{PROGRAM}: {error.filename or 'a temporary file'} cannot be used: {error.strerror}")
+    except KeyboardInterrupt:
+        _say(f"{PROGRAM}: interrupted. {_describe_rest(report)}")
+        return INTERRUPTED
+    return FAILED
+
+
+def _import(settings: Settings, options: ImportOptions, report: Report) -> int:
+    rules = Rules(
+        event_types=frozenset(settings.event_types),
+        now_ms=now_ms(),
+        only_types=frozenset(options.types),
+        min_value=options.min_value,
+        before_ms=options.before,
+    )
+    with LogFile(options, rules, report) as log:
+        _tell(log.description)
+        with Spill(expected_bytes=log.expected_bytes) as spill:
+            progress = Progress("Reading", sys.stderr)
+            log.read_into(spill, progress)
+            taken_s = progress.end()
+            _tell(f"{report.read:,} events read in {describe_seconds(taken_s)}")
+            if report.fates["bad"] and not options.skip_bad:
+                _say(
+                    f"{PROGRAM}: {report.fates['bad']:,} bad rows, and nothing was imported. --skip-bad leaves them "
+                    f"out. The first: {report.first_bad}"
+                )
+                return BAD_LOG
+            users = _count_users(spill.take_users(keep=None if options.with_log else settings.history_length), report)
+            if options.dry_run:
+                for user in users:
+                    report.note_outcomes([Outcome.ACCEPTED] * len(user.rows))
+            else:
+                _store(users, settings, options, report)
+    return _conclude(settings, options, report)
+
+
+def _count_users(users: Iterator[UserRows], report: Report) -> Iterator[UserRows]:
+    for user in users:
+        report.note_user(user)
+        yield user
+
+
+def _store(users: Iterator[UserRows], settings: Settings, options: ImportOptions, report: Report) -> None:
+    """Merge all users' events into the store. Raises StartFailed, StoreUnavailable."""
+    total = report.read - sum(report.fates[reason] for reason in ("type", "value", "before"))
+    with run_store(settings) as url:
+        progress = Progress("Importing", sys.stderr)
+
+        def note(outcomes: list[Outcome]) -> None:
+            report.note_outcomes(outcomes)
+            progress.show(report.done / max(1, total), report.done)
+
+        async def run() -> None:
+            histories = open_histories(url, settings)
+            try:
+                await histories.require_safety_now()
+                await send(users, _open_import(histories, settings, options), on_done=note)
+            finally:
+                await histories.close()
+
+        try:
+            asyncio.run(run())
+        finally:
+            taken_s = progress.end()
+    rate = f", {report.done / taken_s:,.0f} a second" if taken_s >= 1 else ""
+    _tell(f"{report.done:,} events of {report.users:,} users done in {describe_seconds(taken_s)}{rate}")
+
+
+def _open_import(histories: HistoryStore, settings: Settings, options: ImportOptions) -> HistoryImport:
+    return HistoryImport(
+        histories,
+        history_length=settings.history_length,
+        idle_ms=settings.history_days * DAY_MS,
+        logged=options.with_log,
+    )
