@@ -1,0 +1,181 @@
+"""Reads the events of a log file one by one, in constant memory and with the standard library alone."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, NamedTuple, Self
+
+from model.contract.event_logs.columns import ITEM, ROLES, TIME, USER, VALUE, find_columns
+from model.contract.event_logs.errors import LogError
+from model.contract.event_logs.form import (
+    HEAD_BYTES,
+    PAIRS,
+    PARQUET,
+    Form,
+    describe_reading,
+    find_form,
+    name_kind,
+    open_bytes,
+)
+from model.contract.event_logs.ids import ID_RULE, NO_IDS, WAY_OUT, encode_id
+from model.contract.event_logs.options import LogOptions
+from model.contract.event_logs.rows import read_rows
+from model.contract.event_logs.times import TimeFault, TimeReader
+from model.contract.vocabulary import is_valid_id
+
+_SAMPLE = 10_000
+"""So many rows are read ahead to tell the unit of their times."""
+_ZST, _PARQUET = b"\x28\xb5\x2f\xfd", b"PAR1"
+
+
+class Event(NamedTuple):
+    """One event. Its ids keep the id rule."""
+
+    line: int
+    """The line of the file where it begins, from 1."""
+    user_id: str
+    item_id: str
+    timestamp_ms: int | None
+    """Epoch milliseconds, None where the log has no times."""
+    type: str | None
+    value: float | None
+
+
+class EventLog:
+    """An open log file. Iterate over it once, and close it or use it as a context manager."""
+
+    def __init__(self, path: Path, options: LogOptions, form: Form, content: BinaryIO, file: BinaryIO) -> None:
+        self.skipped = 0
+        """Events that were left out so far because an id is missing."""
+        self.first_skipped: int | None = None
+        """The line of the first of them."""
+        self.total_bytes = path.stat().st_size
+        required = (USER, ITEM) if form.kind == PAIRS else (USER, ITEM, TIME)
+        self.roles = find_columns(path, form.names, options.columns, required)
+        self._path, self._options, self._form = path, options, form
+        self._content, self._file = content, file
+        self._rows = read_rows(path, form, content, self.roles)
+        self._ahead = list(itertools.islice(self._rows, _SAMPLE))
+        self._times = self._begin_times()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._content.close()
+        self._file.close()
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of the file that were read so far, of `total_bytes`."""
+        return self.total_bytes if self._file.closed else self._file.tell()
+
+    @property
+    def description(self) -> str:
+        """How the file is read, in one line."""
+        return describe_reading(self._form, self.roles, self._times.description if self._times else None)
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events in the order of the file. Raises LogError."""
+        ahead, self._ahead = self._ahead, []
+        for row in itertools.chain(ahead, self._rows):
+            line, user, item, time, kind, value = row
+            if not (self._has_id(line, user, USER) and self._has_id(line, item, ITEM)):
+                continue
+            yield Event(
+                line,
+                self._read_id(line, user, USER),
+                self._read_id(line, item, ITEM),
+                self._read_time(line, time) if self._times else None,
+                kind or None,
+                self._read_value(line, value) if value else None,
+            )
+
+    def _begin_times(self) -> TimeReader | None:
+        if TIME not in self.roles:
+            return None
+        place = 1 + ROLES.index(TIME)
+        timed = [row for row in self._ahead if str(row[place]).strip()]
+        try:
+            cells = (str(row[place]) for row in timed)
+            return TimeReader(cells, zone=self._options.time_zone, unit=self._options.time_unit)
+        except TimeFault as fault:
+            raise self._fail(timed[0][0], f"{fault} (column {self.roles[TIME]!r})") from fault
+
+    def _has_id(self, line: int, cell: str, role: str) -> bool:
+        """Whether there is an id; counts the event where it is left out."""
+        rule = self._options.missing_ids
+        empty = not cell or cell.isspace()
+        if not empty and (rule == "keep" or cell not in NO_IDS):
+            return True
+        if rule != "skip":
+            raise self._fail(line, f"no {role}; --missing-ids skip leaves such events out")
+        self.skipped += 1
+        self.first_skipped = self.first_skipped or line
+        return False
+
+    def _read_id(self, line: int, cell: str, role: str) -> str:
+        if is_valid_id(cell) and not (self._options.ids == "percent" and "%" in cell):
+            return cell
+        if self._options.ids == "plain":
+            raise self._fail(line, f"the id of the {role} is not {ID_RULE}; {WAY_OUT}")
+        encoded = encode_id(cell)
+        if not is_valid_id(encoded):
+            raise self._fail(line, f"the id of the {role} is too long: encoded it has {len(encoded)} characters")
+        return encoded
+
+    def _read_time(self, line: int, cell: str) -> int:
+        if not cell or cell.isspace():
+            raise self._fail(line, f"no {self.roles[TIME]}")
+        assert self._times is not None  # noqa: S101 - asked only where there are times
+        try:
+            return self._times.read(cell)
+        except TimeFault as fault:
+            raise self._fail(line, f"{fault} (column {self.roles[TIME]!r})") from fault
+
+    def _read_value(self, line: int, cell: str) -> float:
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise self._fail(line, f"{self.roles[VALUE]!r} is no number; --columns value= reads none")
+        return value
+
+    def _fail(self, line: int, what: str) -> LogError:
+        return LogError(f"{self._path}, line {line}: {what}")
+
+
+def open_log(path: Path, options: LogOptions) -> EventLog:
+    """Open a log file of text, plain or gzipped, and find its form, columns and times.
+
+    Raises LogError, for Parquet and Zstandard too: the standard library reads neither.
+    """
+    if not path.is_file():
+        raise LogError(f"{path} is not a file")
+    content, file = open_bytes(path)
+    try:
+        form = _look_at(path, name_kind(path, options.format), content)
+        return EventLog(path, options, form, content, file)
+    except (EOFError, OSError) as error:
+        file.close()
+        raise LogError(f"{path} cannot be read: {error}") from error
+    except BaseException:
+        file.close()
+        raise
+
+
+def _look_at(path: Path, kind: str, content: BinaryIO) -> Form:
+    head = content.read(HEAD_BYTES)
+    if kind == PARQUET or head.startswith((_ZST, _PARQUET)):
+        raise LogError(f"{path}: Parquet and .zst are read by nextitem-train only: write CSV or JSON lines, also .gz")
+    content.seek(0)
+    return find_form(path, kind, head)
