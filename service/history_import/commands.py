@@ -25,7 +25,6 @@ from service.store.records import Outcome
 PROGRAM: Final = "nextitem-serve import"
 FAILED, BAD_LOG, INTERRUPTED = 1, 2, 130
 """Exit statuses: the store failed, or a user's data is damaged; the log or an option is no good; Ctrl-C."""
-AGAIN: Final = "What is stored stays, and nothing is stored twice: run the same command again to go on."
 
 
 def import_log(settings: Settings, **given: Any) -> int:  # noqa: ANN401 - the fields of ImportOptions
@@ -61,58 +60,77 @@ def _import(settings: Settings, options: ImportOptions, report: Report) -> int:
         min_value=options.min_value,
         before_ms=options.before,
     )
-    with LogFile(options, rules, report) as log:
+    with LogFile(options, rules, report) as log, Spill(expected_bytes=log.expected_bytes) as spill:
         _tell(log.description)
-        with Spill(expected_bytes=log.expected_bytes) as spill:
-            progress = Progress("Reading", sys.stderr)
-            log.read_into(spill, progress)
-            taken_s = progress.end()
-            _tell(f"{report.read:,} events read in {describe_seconds(taken_s)}")
-            if report.fates["bad"] and not options.skip_bad:
-                _say(
-                    f"{PROGRAM}: {report.fates['bad']:,} bad rows, and nothing was imported. --skip-bad leaves them "
-                    f"out. The first: {report.first_bad}"
-                )
+        if options.dry_run:
+            if not _read(log, spill, options, report):
                 return BAD_LOG
-            users = _count_users(spill.take_users(keep=None if options.with_log else settings.history_length), report)
-            if options.dry_run:
-                for user in users:
-                    report.note_outcomes([Outcome.ACCEPTED] * len(user.rows))
-            else:
-                _store(users, settings, options, report)
+            for user in _take_users(spill, settings, options, report):
+                report.note_outcomes([Outcome.ACCEPTED] * len(user.rows))
+        else:
+            with run_store(settings) as url:
+                asyncio.run(_require_safety(url, settings))  # before a long log is read in vain
+                if not _read(log, spill, options, report):
+                    return BAD_LOG
+                _store(_take_users(spill, settings, options, report), url, settings, options, report)
     return _conclude(settings, options, report)
 
 
-def _count_users(users: Iterator[UserRows], report: Report) -> Iterator[UserRows]:
-    for user in users:
+def _read(log: LogFile, spill: Spill, options: ImportOptions, report: Report) -> bool:
+    """Read the whole log. False, with a message, if it has bad rows that are not to be skipped."""
+    progress = Progress("Reading", sys.stderr)
+    try:
+        log.read_into(spill, progress)
+    finally:
+        taken_s = progress.end()
+    _tell(f"{report.read:,} events read in {describe_seconds(taken_s)}")
+    bad = report.fates["bad"]
+    if bad and not options.skip_bad:
+        _say(
+            f"{PROGRAM}: {bad:,} bad row{'s' if bad > 1 else ''}, so nothing was imported; --skip-bad leaves them out. "
+            f"The first: {report.first_bad}"
+        )
+    return not bad or options.skip_bad
+
+
+def _take_users(spill: Spill, settings: Settings, options: ImportOptions, report: Report) -> Iterator[UserRows]:
+    """All users with what is to be imported of them, counted."""
+    for user in spill.take_users(keep=None if options.with_log else settings.history_length):
         report.note_user(user)
         yield user
 
 
-def _store(users: Iterator[UserRows], settings: Settings, options: ImportOptions, report: Report) -> None:
-    """Merge all users' events into the store. Raises StartFailed, StoreUnavailable."""
-    total = report.read - sum(report.fates[reason] for reason in ("type", "value", "before"))
-    with run_store(settings) as url:
-        progress = Progress("Importing", sys.stderr)
+async def _require_safety(url: str, settings: Settings) -> None:
+    """Raise StoreUnavailable unless the store answers and keeps what it acknowledges."""
+    histories = open_histories(url, settings)
+    try:
+        await histories.ping()
+        histories.guard.require()
+    finally:
+        await histories.close()
 
-        def note(outcomes: list[Outcome]) -> None:
-            report.note_outcomes(outcomes)
-            progress.show(report.done / max(1, total), report.done)
 
-        async def run() -> None:
-            histories = open_histories(url, settings)
-            try:
-                await histories.require_safety_now()
-                await send(users, _open_import(histories, settings, options), on_done=note)
-            finally:
-                await histories.close()
+def _store(users: Iterator[UserRows], url: str, settings: Settings, options: ImportOptions, report: Report) -> None:
+    """Merge all users' events into the store. Raises StoreUnavailable."""
+    progress = Progress("Importing", sys.stderr)
 
+    def note(outcomes: list[Outcome]) -> None:
+        report.note_outcomes(outcomes)
+        progress.show(report.done / report.wanted, report.done)
+
+    async def run() -> None:
+        histories = open_histories(url, settings)
         try:
-            asyncio.run(run())
+            await send(users, _open_import(histories, settings, options), on_done=note)
         finally:
-            taken_s = progress.end()
+            await histories.close()
+
+    try:
+        asyncio.run(run())
+    finally:
+        taken_s = progress.end()
     rate = f", {report.done / taken_s:,.0f} a second" if taken_s >= 1 else ""
-    _tell(f"{report.done:,} events of {report.users:,} users done in {describe_seconds(taken_s)}{rate}")
+    _tell(f"{report.done:,} events of {report.users:,} users taken up in {describe_seconds(taken_s)}{rate}")
 
 
 def _open_import(histories: HistoryStore, settings: Settings, options: ImportOptions) -> HistoryImport:
@@ -122,3 +140,31 @@ def _open_import(histories: HistoryStore, settings: Settings, options: ImportOpt
         idle_ms=settings.history_days * DAY_MS,
         logged=options.with_log,
     )
+
+
+def _conclude(settings: Settings, options: ImportOptions, report: Report) -> int:
+    """Say what became of all events. Returns the exit status."""
+    if options.dry_run:
+        _tell("Nothing was stored. Of an empty store this would become of the events:")
+    for line in report.describe(kept=settings.history_length):
+        _tell(line)
+    if report.fates["stored"] and not options.with_log and not options.dry_run:
+        _tell(f"To retrain on them later, keep the file: nextitem-train retrain --base {options.log}")
+    return FAILED if report.fates["damaged"] else 0
+
+
+def _describe_rest(report: Report) -> str:
+    if not report.done:
+        return "Nothing was imported; run the same command again."
+    return (
+        f"{report.done:,} of {report.wanted:,} events are done. What is stored stays, and nothing is stored twice: run "
+        "the same command again to go on."
+    )
+
+
+def _tell(sentence: str) -> None:
+    print(sentence, flush=True)  # noqa: T201 - what was asked for
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)  # noqa: T201 - for people; stdout is for what was asked for

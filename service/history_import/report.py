@@ -52,6 +52,11 @@ class Report:
     first_missing: int | None = None
     first_bad: str = ""
 
+    @property
+    def wanted(self) -> int:
+        """How many of the events that were read are not left out by an option."""
+        return self.read - sum(self.fates[reason] for reason in ("type", "value", "before"))
+
     def note_bad(self, sentence: str) -> None:
         """Count a bad row; the first one's sentence is kept."""
         self.fates["bad"] += 1

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TextIO
 
 FILE_BYTES: Final = 8 << 20
 """What a file should hold. Taken up it needs some ten times as much memory."""
@@ -29,7 +29,7 @@ class UserRows(NamedTuple):
 
     user_id: str
     rows: list[str]
-    """`time item type value` each, `-` for no value, in the order of their times, and of the file where times are equal."""
+    """`time item type value` each, `-` for no value, in the order of their times, and of the file where these tie."""
     repeated: int
     """How many were the same as another."""
     contradicting: int
@@ -45,10 +45,7 @@ class Spill:
         """`expected_bytes`: the size of the log, unpacked. Raises OSError."""
         count = min(max(1, -(-expected_bytes // FILE_BYTES)), MAX_FILES)
         self._files = ExitStack()
-        self._parts = [
-            self._files.enter_context(tempfile.TemporaryFile(mode="w+", encoding="ascii", newline="", dir=folder))
-            for _ in range(count)
-        ]
+        self._parts = [self._files.enter_context(_open_unnamed(folder)) for _ in range(count)]
         self._pending: list[list[str]] = [[] for _ in range(count)]
         self._held = 0
 
@@ -91,15 +88,17 @@ class Spill:
                 user_id, rows = users.popitem()
                 arranged, *counts = _arrange(rows, keep)
                 before = pruned.get(user_id, (0, 0, 0))
-                yield UserRows(
-                    user_id, arranged, before[0] + counts[0], before[1] + counts[1], before[2] + counts[2]
-                )
+                yield UserRows(user_id, arranged, before[0] + counts[0], before[1] + counts[1], before[2] + counts[2])
 
     def _flush(self) -> None:
         for part, rows in zip(self._parts, self._pending, strict=True):
             part.write("".join(rows))
             rows.clear()
         self._held = 0
+
+
+def _open_unnamed(folder: Path | None) -> TextIO:
+    return tempfile.TemporaryFile(mode="w+", encoding="ascii", newline="", dir=folder)  # type: ignore[return-value]  # its stub has a class of its own
 
 
 def _arrange(rows: list[str], keep: int | None) -> tuple[list[str], int, int, int]:
