@@ -18,9 +18,23 @@ LONGEST_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
-def read_rows(path: Path, form: Form, content: BinaryIO, roles: Mapping[str, str]) -> Iterator[Row]:
-    """The rows of a text file in their order, `roles` naming the columns. Blank lines give none. Raises LogError."""
-    return _READERS[form.kind](path, form, _read_lines(path, content), roles)
+def refuse(error: LogError) -> None:
+    """Raise the fault of a row: what becomes of it unless somebody counts such rows."""
+    raise error
+
+
+def read_rows(
+    path: Path,
+    form: Form,
+    content: BinaryIO,
+    roles: Mapping[str, str],
+    on_bad: Callable[[LogError], None] = refuse,
+) -> Iterator[Row]:
+    """The rows of a text file in their order, `roles` naming the columns. Blank lines give none. Raises LogError.
+
+    `on_bad` gets the fault of a row that is left out, where it does not raise it.
+    """
+    return _READERS[form.kind](path, form, _read_lines(path, content), roles, on_bad)
 
 
 def read_object(path: Path, number: int, line: str) -> dict[str, object]:
@@ -59,7 +73,9 @@ def _read_lines(path: Path, content: BinaryIO) -> Iterator[str]:
         raise LogError(f"{path} cannot be read on after line {number}: {error}") from error
 
 
-def _read_table(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str, str]) -> Iterator[Row]:
+def _read_table(
+    path: Path, form: Form, lines: Iterator[str], roles: Mapping[str, str], on_bad: Callable[[LogError], None]
+) -> Iterator[Row]:
     double = len(form.separator) > 1
     rows = csv.reader(
         (line.replace(form.separator, form.delimiter) for line in lines) if double else lines,
@@ -75,7 +91,8 @@ def _read_table(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str
                 header = header and not fields
                 continue
             if len(fields) > width:
-                raise LogError(f"{path}, line {number}: {len(fields)} fields where the first line has {width}")
+                on_bad(LogError(f"{path}, line {number}: {len(fields)} fields where the first line has {width}"))
+                continue
             last = len(fields)
             user, item, time, kind, value = (
                 "" if place is None or place >= last else fields[place] for place in places
@@ -86,21 +103,39 @@ def _read_table(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str
         raise LogError(f"{path}, line {begin}: a field with quotes that do not match") from error
 
 
-def _read_objects(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str, str]) -> Iterator[Row]:  # noqa: ARG001 - as the others
+def _read_objects(
+    path: Path,
+    form: Form,  # noqa: ARG001 - as the others
+    lines: Iterator[str],
+    roles: Mapping[str, str],
+    on_bad: Callable[[LogError], None],
+) -> Iterator[Row]:
     names = [roles.get(role) for role in ROLES]
     for number, line in enumerate(lines, start=1):
         if line.isspace():
             continue
-        entry = read_object(path, number, line)
+        try:
+            entry = read_object(path, number, line)
+        except LogError as error:
+            on_bad(error)
+            continue
         cells = [write_cell(entry.get(name)) if name else "" for name in names]
         if None in cells:
-            raise LogError(f"{path}, line {number}: {roles[ROLES[cells.index(None)]]!r} is neither text nor a number")
+            name = roles[ROLES[cells.index(None)]]
+            on_bad(LogError(f"{path}, line {number}: {name!r} is neither text nor a number"))
+            continue
         user, item, time, kind, value = (cell or "" for cell in cells)
         if user or item or time or kind or value:
             yield number, user, item, time, kind, value
 
 
-def _read_pairs(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str, str]) -> Iterator[Row]:  # noqa: ARG001 - as the others
+def _read_pairs(
+    path: Path,
+    form: Form,  # noqa: ARG001 - as the others
+    lines: Iterator[str],
+    roles: Mapping[str, str],  # noqa: ARG001 - as the others
+    on_bad: Callable[[LogError], None],  # noqa: ARG001 - one such line says that the file is no such file
+) -> Iterator[Row]:
     folded: set[str] = set()
     for number, line in enumerate(lines, start=1):
         user, *items = line.split() or [""]
@@ -116,7 +151,9 @@ def _read_pairs(path: Path, form: Form, lines: Iterator[str], roles: Mapping[str
             yield number, user, item, "", "", ""
 
 
-_READERS: Mapping[str, Callable[[Path, Form, Iterator[str], Mapping[str, str]], Iterator[Row]]] = {
+_READERS: Mapping[
+    str, Callable[[Path, Form, Iterator[str], Mapping[str, str], Callable[[LogError], None]], Iterator[Row]]
+] = {
     CSV: _read_table,
     JSON_LINES: _read_objects,
     PAIRS: _read_pairs,

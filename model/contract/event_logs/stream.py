@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
@@ -21,7 +21,7 @@ from model.contract.event_logs.form import (
 )
 from model.contract.event_logs.ids import ID_RULE, NO_IDS, WAY_OUT, encode_id
 from model.contract.event_logs.options import LogOptions
-from model.contract.event_logs.rows import read_rows
+from model.contract.event_logs.rows import Row, read_rows, refuse
 from model.contract.event_logs.times import TimeFault, TimeReader
 from model.contract.vocabulary import is_valid_id
 
@@ -46,7 +46,16 @@ class Event(NamedTuple):
 class EventLog:
     """An open log file. Iterate over it once, and close it or use it as a context manager."""
 
-    def __init__(self, path: Path, options: LogOptions, form: Form, content: BinaryIO, file: BinaryIO) -> None:
+    def __init__(
+        self,
+        path: Path,
+        options: LogOptions,
+        form: Form,
+        content: BinaryIO,
+        file: BinaryIO,
+        *,
+        on_bad: Callable[[LogError], None],
+    ) -> None:
         self.skipped = 0
         """Events that were left out so far because an id is missing."""
         self.first_skipped: int | None = None
@@ -56,7 +65,8 @@ class EventLog:
         self.roles = find_columns(path, form.names, options.columns, required)
         self._path, self._options, self._form = path, options, form
         self._content, self._file = content, file
-        self._rows = read_rows(path, form, content, self.roles)
+        self._on_bad = on_bad
+        self._rows = read_rows(path, form, content, self.roles, on_bad)
         self._ahead = list(itertools.islice(self._rows, _SAMPLE))
         self._times = self._begin_times()
 
@@ -87,17 +97,27 @@ class EventLog:
         """The events in the order of the file. Raises LogError."""
         ahead, self._ahead = self._ahead, []
         for row in itertools.chain(ahead, self._rows):
-            line, user, item, time, kind, value = row
-            if not (self._has_id(line, user, USER) and self._has_id(line, item, ITEM)):
+            try:
+                event = self._read_event(row)
+            except LogError as error:
+                self._on_bad(error)
                 continue
-            yield Event(
-                line,
-                self._read_id(line, user, USER),
-                self._read_id(line, item, ITEM),
-                self._read_time(line, time) if self._times else None,
-                kind or None,
-                self._read_value(line, value) if value else None,
-            )
+            if event is not None:
+                yield event
+
+    def _read_event(self, row: Row) -> Event | None:
+        """The event of a row, None where an id is missing. Raises LogError."""
+        line, user, item, time, kind, value = row
+        if not (self._has_id(line, user, USER) and self._has_id(line, item, ITEM)):
+            return None
+        return Event(
+            line,
+            self._read_id(line, user, USER),
+            self._read_id(line, item, ITEM),
+            self._read_time(line, time) if self._times else None,
+            kind or None,
+            self._read_value(line, value) if value else None,
+        )
 
     def _begin_times(self) -> TimeReader | None:
         if TIME not in self.roles:
@@ -154,8 +174,11 @@ class EventLog:
         return LogError(f"{self._path}, line {line}: {what}")
 
 
-def open_log(path: Path, options: LogOptions) -> EventLog:
+def open_log(path: Path, options: LogOptions, on_bad: Callable[[LogError], None] = refuse) -> EventLog:
     """Open a log file of text, plain or gzipped, and find its form, columns and times.
+
+    `on_bad` gets the fault of each row that has one, and the row is left out; without it the first one is raised.
+    Faults of the file as a whole are raised in any case.
 
     Raises LogError, for Parquet and Zstandard too: the standard library reads neither.
     """
@@ -164,7 +187,7 @@ def open_log(path: Path, options: LogOptions) -> EventLog:
     content, file = open_bytes(path)
     try:
         form = _look_at(path, name_kind(path, options.format), content)
-        return EventLog(path, options, form, content, file)
+        return EventLog(path, options, form, content, file, on_bad=on_bad)
     except (EOFError, OSError) as error:
         file.close()
         raise LogError(f"{path} cannot be read: {error}") from error
