@@ -4,7 +4,8 @@
 -- - An event whose id is marked, or stands in the history, is known.
 -- - An event that is older than everything in a full history is not stored at all, since nothing tells whether it was
 --   stored before and pushed out. Whoever merges a user's events in the order of their times loses none by that: they
---   fill the history from its old end, so that what is older than a full one was merged before.
+--   fill the history from its old end, so that what is older than a full one was merged before. The same holds for one
+--   as old as the oldest, unless the user's marks are all there and would know it.
 --
 -- KEYS    as in append.lua
 -- ARGV    1 history_length   2 idle_ms   3 digest of the user's id
@@ -90,6 +91,7 @@ if #events > 0 and tail and time_of(tail) >= events[1][5] then
 end
 local oldest = kept and kept[#kept - history_length + 1]
 local oldest_ms = oldest and time_of(oldest) or -1
+local all_marked = oldest and redis.call('LLEN', order) >= tonumber(count)
 
 local fresh = {}
 for _, event in ipairs(events) do
@@ -97,7 +99,7 @@ for _, event in ipairs(events) do
   local outcome
   if entry then
     outcome = entry == event[3] and DUPLICATE or CONFLICT
-  elseif event[5] < oldest_ms then
+  elseif event[5] < oldest_ms or (event[5] == oldest_ms and not all_marked) then
     outcome = LATE
   else
     outcome = ACCEPTED
