@@ -121,7 +121,7 @@ def _store(users: Iterator[UserRows], url: str, settings: Settings, options: Imp
     async def run() -> None:
         histories = open_histories(url, settings)
         try:
-            await send(users, _open_import(histories, settings, options), on_done=note)
+            await send(users, _open_import(histories, settings), logged=options.with_log, on_done=note)
         finally:
             await histories.close()
 
@@ -133,12 +133,11 @@ def _store(users: Iterator[UserRows], url: str, settings: Settings, options: Imp
     _tell(f"{report.done:,} events of {report.users:,} users taken up in {describe_seconds(taken_s)}{rate}")
 
 
-def _open_import(histories: HistoryStore, settings: Settings, options: ImportOptions) -> HistoryImport:
+def _open_import(histories: HistoryStore, settings: Settings) -> HistoryImport:
     return HistoryImport(
         histories,
         history_length=settings.history_length,
         idle_ms=settings.history_days * DAY_MS,
-        logged=options.with_log,
     )
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from service.errors import StoreNotDurable, StoreUnavailable
 from service.history_import.spill import UserRows
-from service.store.event import Event, make_event
-from service.store.history_import import HistoryImport
+from service.store.event import PackedEvent, pack_event
+from service.store.history_import import HistoryImport, UserEvents
 from service.store.records import Outcome
 
 MERGE_EVENTS: Final = 2000
@@ -24,8 +24,10 @@ Piece = tuple[str, Sequence[str]]
 """A user, and some of this user's rows in the order of their times."""
 
 
-async def send(users: Iterable[UserRows], store: HistoryImport, *, on_done: Callable[[list[Outcome]], None]) -> None:
-    """Send all users' rows. `on_done` gets the outcomes of each round trip.
+async def send(
+    users: Iterable[UserRows], store: HistoryImport, *, logged: bool, on_done: Callable[[list[Outcome]], None]
+) -> None:
+    """Send all users' rows, `logged`: for the log, too. `on_done` gets the outcomes of each round trip.
 
     Raises StoreUnavailable when the store refuses, or does not answer for PATIENCE_S.
     """
@@ -34,7 +36,7 @@ async def send(users: Iterable[UserRows], store: HistoryImport, *, on_done: Call
         for job in _plan(users):
             while len(flying) >= UNDER_WAY or (flying and flying[0].done()):
                 await flying.popleft()
-            flying.append(asyncio.create_task(_do(job, store, on_done)))
+            flying.append(asyncio.create_task(_do(job, store, logged=logged, on_done=on_done)))
             await asyncio.sleep(0)  # it sends its first events now
         while flying:
             await flying.popleft()
@@ -64,12 +66,15 @@ def _plan(users: Iterable[UserRows]) -> Iterator[list[list[Piece]]]:
         yield [trip]
 
 
-async def _do(job: Sequence[Sequence[Piece]], store: HistoryImport, on_done: Callable[[list[Outcome]], None]) -> None:
+async def _do(
+    job: Sequence[Sequence[Piece]], store: HistoryImport, *, logged: bool, on_done: Callable[[list[Outcome]], None]
+) -> None:
     for trip in job:
-        on_done(await _merge([_make_events(*piece) for piece in trip], store))
+        users = [(user_id, _pack(user_id, rows, logged=logged)) for user_id, rows in trip]
+        on_done(await _merge(users, store))
 
 
-async def _merge(users: Sequence[Sequence[Event]], store: HistoryImport) -> list[Outcome]:
+async def _merge(users: Sequence[UserEvents], store: HistoryImport) -> list[Outcome]:
     """Merge, and again while the store does not answer: what it has done already is not done twice."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
@@ -83,20 +88,11 @@ async def _merge(users: Sequence[Sequence[Event]], store: HistoryImport) -> list
         await asyncio.sleep(_PAUSE_S)
 
 
-def _make_events(user_id: str, rows: Sequence[str]) -> list[Event]:
+def _pack(user_id: str, rows: Sequence[str], *, logged: bool) -> list[PackedEvent]:
     """The events as POST /events makes them of the same user, item, type, time and value, their ids included."""
     events = []
     for row in rows:
         time_ms, item_id, event_type, value = row.split(" ")
-        timestamp_ms = int(time_ms)
-        events.append(
-            make_event(
-                user_id=user_id,
-                item_id=item_id,
-                event_type=event_type,
-                now_ms=timestamp_ms,
-                timestamp_ms=timestamp_ms,
-                value=None if value == "-" else float(value),
-            )
-        )
+        number = None if value == "-" else float(value)
+        events.append(pack_event(user_id, item_id, event_type, number, int(time_ms), record=logged))
     return events

@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import orjson
 
@@ -110,6 +111,39 @@ def make_event(
         properties=properties,
         digest=_hash(content, size_bytes=8),
     )
+
+
+class PackedEvent(NamedTuple):
+    """What the store's scripts take of an event."""
+
+    event_id: str
+    digest: str
+    entry: bytes
+    record: bytes
+
+
+def pack_event(
+    user_id: str, item_id: str, event_type: str, value: float | None, timestamp_ms: int, *, record: bool
+) -> PackedEvent:
+    """What `make_event` makes of an event with neither id nor properties, in a fifth of the time: for whole log files.
+
+    Nothing is checked: the caller's ids, types and times keep the rules of Event. Without `record` that is empty.
+    """
+    event_id = _derive_id(user_id, item_id, event_type, timestamp_ms)
+    digest = _hash([item_id, event_type, value, timestamp_ms, None, {}], size_bytes=8)
+    written = "-" if value is None else repr(value)
+    entry = f"{timestamp_ms:013d} {item_id} {event_type} {written} {event_id}".encode()
+    if not record:
+        return PackedEvent(event_id, digest, entry, b"")
+    event = make_event(
+        user_id=user_id,
+        item_id=item_id,
+        event_type=event_type,
+        now_ms=timestamp_ms,
+        value=value,
+        timestamp_ms=timestamp_ms,
+    )
+    return PackedEvent(event_id, digest, entry, event.log_record(imported=True))
 
 
 def _derive_id(user_id: str, item_id: str, event_type: str, timestamp_ms: int) -> str:

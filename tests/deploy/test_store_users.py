@@ -22,7 +22,7 @@ from service.judge.worker_counts import observe_workers
 from service.store.catalogue import CatalogueStore, Changed, ItemChange
 from service.store.catalogue_version import read_version_reply
 from service.store.connection import connect
-from service.store.event import make_event
+from service.store.event import make_event, pack_event
 from service.store.history import DAY_MS, HistoryStore
 from service.store.history_import import HistoryImport
 from service.store.records import History, Outcome
@@ -75,9 +75,9 @@ async def use_everything(history: HistoryStore) -> None:
     assert isinstance(found, History)
     assert len(found.item_ids) == 3
     assert (await history.export("u"))[0] == 5
-    older = make_event(user_id="u", item_id="j", event_type="view", timestamp_ms=NOW_MS + 3, now_ms=NOW_MS)
-    files = HistoryImport(history, history_length=9, idle_ms=DAY_MS, logged=True)
-    assert await files.merge([[older]]) == [Outcome.ACCEPTED]  # inserted between two
+    files = HistoryImport(history, history_length=9, idle_ms=DAY_MS)
+    between = pack_event("u", "j", "view", None, NOW_MS + 3, record=True)
+    assert await files.merge([("u", [between])]) == [Outcome.ACCEPTED]
     assert [user.user_id for user in await history.list_recent(1)] == ["u"]
     await history.erase("u")
     catalogue = CatalogueStore(history)

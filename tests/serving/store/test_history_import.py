@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.errors import StoreNotDurable, StoreUnavailable
 from service.store.connection import connect
-from service.store.event import make_event
+from service.store.event import PackedEvent, make_event, pack_event
 from service.store.history import DAY_MS, HistoryStore
 from service.store.history_import import HistoryImport
 from service.store.records import Outcome
@@ -35,9 +35,24 @@ def make(at=0, item="i", user="u", value=None, event_type="view"):
     )
 
 
-def open_import(store, *, history_length=ALL, logged=False):
-    """The import over a store."""
-    return HistoryImport(store, history_length=history_length, idle_ms=IDLE_MS, logged=logged)
+def pack(event, *, logged=False):
+    """An event as the import takes it."""
+    record = event.log_record(imported=True) if logged else b""
+    return PackedEvent(event.event_id, event.digest, event.entry(), record)
+
+
+class Files:
+    """The import over a store, of lists of events of one user each."""
+
+    def __init__(self, store, *, history_length=ALL, logged=False):
+        self._import = HistoryImport(store, history_length=history_length, idle_ms=IDLE_MS)
+        self._logged = logged
+
+    async def merge(self, users):
+        """Merge, and give the outcomes."""
+        return await self._import.merge(
+            [(events[0].user_id, [pack(event, logged=self._logged) for event in events]) for events in users if events]
+        )
 
 
 def look(raw, user="u", prefix="nextitem:"):
@@ -57,9 +72,19 @@ def merge(in_store):
     """Merge events of one user, and give the outcomes."""
 
     def run(*events, **options):
-        return in_store(lambda store: open_import(store, **options).merge([events]))
+        return in_store(lambda store: Files(store, **options).merge([events]))
 
     return run
+
+
+@pytest.mark.parametrize("value", [None, 0.0, -1.5, 1e300, 3.0])
+@pytest.mark.parametrize("item", ["i", 'a"\\b', "~" * 256])
+def test_packing_is_making(item, value):
+    """What the import makes of an event is what POST /events makes of it."""
+    event = make(item=item, value=value)
+    for logged in (False, True):
+        packed = pack_event("u", item, "view", value, event.timestamp_ms, record=logged)
+        assert packed == pack(event, logged=logged)
 
 
 EVENTS = st.lists(
@@ -94,7 +119,7 @@ def test_merging_is_appending(store_url, raw, live, imported, history_length, lo
             for store in (one, other):
                 await store.append(before)
             appended = (await one.append(events)).outcomes
-            files = open_import(other, history_length=history_length, logged=logged)
+            files = Files(other, history_length=history_length, logged=logged)
             logged_before = len(look(raw, prefix="other:")["log"])
             merged = await files.merge([events])
             first = look(raw, prefix="other:")
@@ -122,7 +147,7 @@ def test_a_long_log_comes_in_portions(in_store, raw):
     """A user with more events than one call takes, among those of others: the newest are kept, in order."""
     events = [make(at=number, item=f"i{number}") for number in range(450)]
     others = [[make(user=f"u{number}")] for number in range(5)]
-    outcomes = in_store(lambda store: open_import(store, history_length=300).merge([*others, events]))
+    outcomes = in_store(lambda store: Files(store, history_length=300).merge([*others, events]))
     assert outcomes == [Outcome.ACCEPTED] * 455
     held = look(raw)
     assert held["history"] == [event.entry() for event in events[-300:]]
@@ -164,7 +189,7 @@ def test_an_imported_event_is_known_to_post_events(in_store):
     """A client that sends it, too, is told so."""
 
     async def scenario(store):
-        await open_import(store).merge([[make()]])
+        await Files(store).merge([[make()]])
         return (await store.append([make()])).outcomes
 
     assert in_store(scenario) == [Outcome.DUPLICATE]
@@ -176,7 +201,7 @@ def test_erased_users_stay_erased(in_store, raw):
     async def scenario(store):
         await store.append([make()])
         await store.erase("u")
-        return await open_import(store).merge([[make(at=-5), make()]])
+        return await Files(store).merge([[make(at=-5), make()]])
 
     assert in_store(scenario) == [Outcome.ERASED] * 2
     assert look(raw)["history"] == []
@@ -198,7 +223,7 @@ def test_a_damaged_user_concerns_nobody_else(in_store, raw):
     raw.rpush(name_keys("w").history, "9999999999999 nonsense")
 
     def scenario(store):
-        return open_import(store).merge([[make()], [make(user="v")], [make(user="w")]])
+        return Files(store).merge([[make()], [make(user="v")], [make(user="w")]])
 
     assert in_store(scenario) == [Outcome.DAMAGED, Outcome.ACCEPTED, Outcome.DAMAGED]
     assert raw.get(name_keys("u").history) == b"no list"
@@ -207,19 +232,19 @@ def test_a_damaged_user_concerns_nobody_else(in_store, raw):
 def test_events_out_of_order_are_a_callers_error(in_store, raw):
     """Nothing is stored of them."""
     with pytest.raises(StoreUnavailable) as caught:
-        in_store(lambda store: open_import(store).merge([[make(at=2), make(at=1)]]))
+        in_store(lambda store: Files(store).merge([[make(at=2), make(at=1)]]))
     assert caught.value.kind == "script"
     assert raw.dbsize() == 0
 
 
 def test_a_full_store_writes_nothing(in_store, raw, settings):
     """Neither for a new user nor for one whose history would be written anew."""
-    in_store(lambda store: open_import(store).merge([[make(at=5)]]))
+    in_store(lambda store: Files(store).merge([[make(at=5)]]))
     before = look(raw)
     settings(maxmemory=1)
     for user in ("u", "new"):
         with pytest.raises(StoreUnavailable) as caught:
-            in_store(lambda store, user=user: open_import(store).merge([[make(at=1, user=user)]]))
+            in_store(lambda store, user=user: Files(store).merge([[make(at=1, user=user)]]))
         assert caught.value.kind == "refused"
     settings(maxmemory=0)
     assert look(raw) == before
@@ -230,6 +255,6 @@ def test_an_unsafe_store_is_refused(in_store, raw, settings):
     """As POST /events refuses it; relaxed durability takes it."""
     settings(appendfsync="everysec")
     with pytest.raises(StoreNotDurable):
-        in_store(lambda store: open_import(store).merge([[make()]]))
+        in_store(lambda store: Files(store).merge([[make()]]))
     assert raw.dbsize() == 0
-    assert in_store(lambda store: open_import(store).merge([[make()]]), durability="relaxed") == [Outcome.ACCEPTED]
+    assert in_store(lambda store: Files(store).merge([[make()]]), durability="relaxed") == [Outcome.ACCEPTED]
