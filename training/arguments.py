@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from training.log_arguments import add_log_arguments
 from training.old_names import announce_old_names
 from training.recipe_models import BASELINES
 
@@ -41,7 +42,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         metavar="RECIPE",
         help="name of a shipped recipe (bert4rec-small, sasrec-ml-1m) or path of a .toml file",
     )
-    _add_data(parser)
+    add_log_arguments(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="folder of the run")
     parser.add_argument(
         "--resume",
@@ -58,7 +59,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="RUN|BASELINE", help=f"folder of a run, or one of {', '.join(BASELINES)}")
-    _add_data(parser)
+    add_log_arguments(parser)
     parser.add_argument(
         "--protocol",
         type=_read_protocol,
@@ -78,7 +79,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_describe(parser: argparse.ArgumentParser) -> None:
-    _add_data(parser)
+    add_log_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -110,7 +111,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_benchmark(parser: argparse.ArgumentParser) -> None:
-    _add_data(parser)
+    add_log_arguments(parser)
     parser.add_argument(
         "--models",
         type=_split,
@@ -152,7 +153,7 @@ def _add_benchmark(parser: argparse.ArgumentParser) -> None:
 
 def _add_attention(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run")
-    _add_data(parser)
+    add_log_arguments(parser)
     parser.add_argument(
         "--out",
         type=Path,
@@ -199,7 +200,7 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_retrain(parser: argparse.ArgumentParser) -> None:
-    _add_data(parser)
+    add_log_arguments(parser)
     parser.add_argument(
         "--bundle",
         type=Path,
@@ -246,7 +247,7 @@ def _add_retrain(parser: argparse.ArgumentParser) -> None:
 
 def _add_recommend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run")
-    _add_data(parser)
+    add_log_arguments(parser)
     parser.add_argument("--users", required=True, metavar="u1,u2|all", help="comma-separated user ids, or all")
     parser.add_argument("-k", type=int, default=10, help="items per user (default: 10)")
     parser.add_argument(
@@ -324,24 +325,6 @@ def _add_discount(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="X",
         help="rank with this model.popularity_discount instead of the run's",
-    )
-
-
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="interaction log: CSV, TSV, Parquet, .txt with `user item` lines, or the archive folder of a service",
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="SECTION.KEY=VALUE",
-        help="override a key of the recipe",
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from model.contract.event_logs.options import CHOICES as LOG_CHOICES
 from model.nets.configs import ConfigError
 from training.errors import RecipeError
 from training.old_names import announce_old_names, rename_keys, rename_recipe
@@ -21,7 +22,7 @@ from training.recipe_models import (
 )
 
 RECIPES = Path(__file__).parent / "recipes"
-FORMATS = ("auto", "csv", "tsv", "parquet", "lines")
+DUPLICATES = ("keep", "drop")
 DEVICES = ("auto", "cpu", "cuda")
 KEEPS = ("best", "last")
 EVENT_FEATURES = {"type": "types", "value": "values", "gap": "times"}
@@ -48,6 +49,12 @@ class DataRecipe:
     type_column: str = "type"
     event_types: tuple[str, ...] = ()
     value_column: str = "value"
+    time_zone: str = "UTC"
+    time_unit: str = "auto"
+    ids: str = "plain"
+    missing_ids: str = "skip"
+    duplicates: str = "keep"
+    max_user_events: int | None = None
     min_value: float | None = None
     event_features: tuple[str, ...] = ()
     min_user_events: int = 1
@@ -59,24 +66,25 @@ class DataRecipe:
 
     def __post_init__(self) -> None:
         """Refuse what no log can be read or cut by."""
-        require(self.format in FORMATS, "data.format", f"one of {', '.join(FORMATS)}")
+        for key, known in (*LOG_CHOICES.items(), ("duplicates", DUPLICATES)):
+            require(getattr(self, key) in known, f"data.{key}", f"one of {', '.join(known)}")
         for key in ("min_user_events", "min_item_events"):
             require(getattr(self, key) >= 1, f"data.{key}", "at least 1")
-        require(self.filter_rounds is None or self.filter_rounds >= 1, "data.filter_rounds", "at least 1, or absent")
+        for key in ("max_user_events", "filter_rounds", "held_out_users"):
+            require(getattr(self, key) is None or getattr(self, key) >= 1, f"data.{key}", "at least 1, or absent")
         require(self.split in SPLITS, "data.split", f"one of {', '.join(SPLITS)}")
         distinct = set(self.event_features)
         known = distinct <= set(EVENT_FEATURES) and len(distinct) == len(self.event_features)
         require(known, "data.event_features", f"a list of {', '.join(EVENT_FEATURES)}, each once")
         timed = "gap" not in self.event_features or bool(self.timestamp_column)
         require(timed, "data.event_features", "without gap where the log has no times")
-        require(self.held_out_users is None or self.held_out_users >= 1, "data.held_out_users", "at least 1, or absent")
         require(0 < self.test_share < 0.5, "data.test_share", "above 0 and below 0.5")
 
     @property
     def filters(self) -> bool:
         """Whether some events are left out on purpose."""
         least = max(self.min_user_events, self.min_item_events)
-        return bool(self.event_types) or self.min_value is not None or least > 1
+        return bool(self.event_types) or self.min_value is not None or self.max_user_events is not None or least > 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,6 +56,7 @@ from nextitem.client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
+from nextitem.client.ids import decode_id, encode_id
 from nextitem.client.requests import (
     EventRequest,
     FilterNode,
@@ -114,4 +115,6 @@ __all__ = [
     "UnexpectedAnswer",
     "Unreachable",
     "VersionDescription",
+    "decode_id",
+    "encode_id",
 ]

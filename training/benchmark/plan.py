@@ -91,7 +91,7 @@ def measure_missing(plan: Plan, stop: Callable[[], bool]) -> list[Cell] | None:
     log = read_log(plan.data, recipe)
     require_log(plan.out, plan.name, log.fingerprint, recipe)
     missing = [cell for cell in cells if not cell.is_finished()]
-    metadata = read_items(plan.items) if plan.items else None
+    metadata = read_items(plan.items, recipe.ids) if plan.items else None
     for cell in missing:  # hours may lie before the first that lacks a column
         learn_columns(cell.recipe.model, metadata, log.vocabulary)
     console.print(f"{plan.name}: {len(cells) - len(missing)} of {len(cells)} cells are measured, {len(missing)} to go")

@@ -29,8 +29,11 @@ SEGMENT_COLUMNS: Mapping[str, Any] = {
     "timestamp_column": "timestamp",
     "type_column": "type",
     "value_column": "value",
+    "time_unit": "ms",
+    "ids": "plain",
+    "missing_ids": "refuse",
 }
-"""The columns in the words of a recipe's [data], whose own are for files."""
+"""What an archive is like in the words of a recipe's [data], whose own are for files."""
 
 LISTINGS = 5
 """How often the folder is read anew when segments vanish meanwhile."""

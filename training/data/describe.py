@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
 from training.data.interactions import Log
 
 
-def describe_log(log: Log) -> dict[str, int | float | str | None]:
+def describe_log(log: Log) -> dict[str, int | float | str | tuple[str, ...] | None]:
     """Counts, lengths, repeats and ties of a log with events."""
     lengths = log.histories.lengths
     users, items, actions = len(lengths), len(log.vocabulary), len(log.items)
@@ -25,6 +26,8 @@ def describe_log(log: Log) -> dict[str, int | float | str | None]:
         "longest": int(lengths.max()),
         "repeated_share": 1 - pairs / actions,
         **_describe_times(log),
+        "read_as": log.read_as,
+        "warnings": log.warnings,
     }
 
 
@@ -46,7 +49,7 @@ def _describe_times(log: Log) -> dict[str, float | str | None]:
     }
 
 
-def format_statistics(name: str, found: Mapping[str, int | float | str | None]) -> str:
+def format_statistics(name: str, found: Mapping[str, Any]) -> str:
     """The statistics as text: the paper's table of one row, and the other properties below it."""
     head = ("data", "users", "items", "actions", "avg. length", "density")
     row = (
@@ -70,4 +73,5 @@ def format_statistics(name: str, found: Mapping[str, int | float | str | None]) 
             f"their time with another of the same user, the last one for {found['users_with_tied_last']:.1%} of the "
             "users: there the order of the file decides"
         )
-    return "\n".join([*table, "", lengths, repeats, times])
+    warnings = [f"WARNING: {warning}" for warning in found["warnings"]]
+    return "\n".join([*table, "", f"read as {found['read_as']}", lengths, repeats, times, *warnings])

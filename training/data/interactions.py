@@ -29,6 +29,10 @@ class Log:
     """The value of each event, NaN where there is none, where [data] asks for it."""
     dropped: int = 0
     """Events left out because the given vocabulary lacks their item."""
+    read_as: str = ""
+    """How the file was read: its form, columns and times."""
+    warnings: tuple[str, ...] = ()
+    """What was left out of the file and what may be wrong with it, a sentence each."""
 
     @property
     def histories(self) -> Histories:

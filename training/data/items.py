@@ -1,4 +1,4 @@
-"""What is known of items: a CSV or TSV file with an `item` column, every other column metadata.
+"""What is known of items: a CSV or TSV file with a column of items, every other column metadata.
 
 A column whose filled cells are all numbers gives numbers. A column named genres, or with a `|` in some cell, gives
 lists. Empty cells give nothing.
@@ -14,32 +14,39 @@ import zlib
 from pathlib import Path
 from typing import NoReturn
 
-import polars as pl
-
-from training.data.tables import RowLocator, read_table
+from model.contract.event_logs.columns import ITEM, find_columns
+from model.contract.event_logs.errors import LogError
+from model.contract.event_logs.ids import encode_id
+from training.data.tables import RowLocator, find_table, read_table
 from training.errors import DataError
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
 
 
-def read_items(path: Path) -> dict[str, dict[str, object]]:
-    """Read an items file: metadata by item id. Raises DataError."""
+def read_items(path: Path, ids: str = "plain") -> dict[str, dict[str, object]]:
+    """Read an items file: metadata by item id. With `ids` = percent ids are encoded as a log's. Raises DataError."""
     if not path.is_file():
         raise DataError(f"{path} is not a file")
-    if ".json" in path.suffixes:
-        return _read_object(path)
-    kind = "tsv" if ".tsv" in path.suffixes else "csv"
-    table = read_table(path, kind)
-    if "item" not in table.columns:
-        raise DataError(f"{path} has no column 'item', only {', '.join(table.columns)}")
-    locator = RowLocator(path, kind)
-    rows = table.with_row_index("row").filter(~pl.all_horizontal(pl.exclude("row").is_null()))
-    locator.refuse(rows, rows["item"].is_null(), "no item")
-    locator.refuse(rows, ~rows["item"].is_first_distinct(), "an earlier line describes the same item")
-    metadata: dict[str, dict[str, object]] = {item_id: {} for item_id in rows["item"]}
-    for name in table.columns:
-        if name != "item":
-            cells = [cell.strip() if cell else "" for cell in rows[name]]
+    metadata = _read_object(path) if ".json" in path.suffixes else _read_columns(path)
+    return {encode_id(item_id): entry for item_id, entry in metadata.items()} if ids == "percent" else metadata
+
+
+def _read_columns(path: Path) -> dict[str, dict[str, object]]:
+    form = find_table(path, "tsv" if ".tsv" in path.suffixes else "csv")
+    try:
+        item = find_columns(path, form.names, {}, [ITEM])[ITEM]
+    except LogError as error:
+        raise DataError(f"{path} has no column 'item', only {', '.join(form.names)}") from error
+    names = {str(place): name for place, name in enumerate(dict.fromkeys(form.names))}
+    rows = read_table(path, form, names)
+    item_ids = rows[next(own for own, name in names.items() if name == item)]
+    locator = RowLocator(path, form.kind)
+    locator.refuse(rows, item_ids.is_null(), "no item")
+    locator.refuse(rows, ~item_ids.is_first_distinct(), "an earlier line describes the same item")
+    metadata: dict[str, dict[str, object]] = {item_id: {} for item_id in item_ids}
+    for own, name in names.items():
+        if name != item:
+            cells = [cell.strip() if cell else "" for cell in rows[own]]
             for entry, value in zip(metadata.values(), _read_column(name, cells), strict=True):
                 if value is not None:
                     entry[name] = value

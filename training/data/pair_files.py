@@ -29,6 +29,7 @@ def _unfold(path: Path, rows: pl.DataFrame) -> pl.DataFrame:
     locator.refuse(
         rows,
         ~users.is_first_distinct(),
-        "not `user item`, nor a user's only line with all items: files with more columns want a header and data.format",
+        "not `user item`, nor a user's only line with all items: files with more columns want a header and "
+        "--format csv",
     )
     return pl.DataFrame({"row": rows["row"], "user": users, "item": fields.list.slice(1)}).explode("item")

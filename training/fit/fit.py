@@ -78,7 +78,7 @@ def fit(
     with ExitStack() as held, join_processes(device) as processes:
         if processes.first:
             _check_folder(run, resume=resume)
-        metadata = read_items(items) if items else None
+        metadata = read_items(items, recipe.data.ids) if items else None
         log, split = _read_split(data, recipe.data)
         require_room(len(log.vocabulary), recipe.rules_per_item)
 

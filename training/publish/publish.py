@@ -50,7 +50,8 @@ def publish_run(
     what `write_run` and `deploy` do.
     """
     sessions = None if neighbours is None else partial(_gather_sessions, neighbours, run.recipe.data)
-    folder = write_run(run, root, read_items(items) if items else None, gather=sessions, similar=similar, scan=scan)
+    metadata = read_items(items, run.recipe.data.ids) if items else None
+    folder = write_run(run, root, metadata, gather=sessions, similar=similar, scan=scan)
     deploy(root, folder.name, as_candidate=as_candidate, force=force)
     return folder
 

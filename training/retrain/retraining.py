@@ -70,7 +70,7 @@ class Retraining:
         begun_s = time.process_time()
         metadata = self.champion.read_metadata()
         if self.order.items:
-            metadata = {**(metadata or {}), **read_items(self.order.items)}
+            metadata = {**(metadata or {}), **read_items(self.order.items, self.recipe.data.ids)}
         job = Job(self.log, self.order.data, metadata, self.stop)
         self.announce(f"1/4 trains without the events since {self.held.held_out_from}")
         measured = train_measured(

@@ -3,42 +3,37 @@
 import csv
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from model.contract.event_logs.columns import ROLES
 from model.contract.event_logs.errors import LogError
 from model.contract.event_logs.form import CSV, JSON_LINES, PAIRS, Form
 
-Row = tuple[int, str, str, str, str, str]
-"""The line where it begins, from 1, and the cells of ROLES; "" where there is none."""
+Row = tuple[int, list[str]]
+"""The line where it begins, from 1, and the cells that were asked for; "" where there is none."""
+
+OnBad = Callable[[LogError], None]
+"""Is handed the fault of a row, which is left out unless it is raised."""
 
 LONGEST_LINE = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
 def refuse(error: LogError) -> None:
-    """Raise the fault of a row: what becomes of it unless somebody counts such rows."""
+    """Raise the fault of a row."""
     raise error
 
 
-def read_rows(
-    path: Path,
-    form: Form,
-    content: BinaryIO,
-    roles: Mapping[str, str],
-    on_bad: Callable[[LogError], None] = refuse,
-) -> Iterator[Row]:
-    """The rows of a text file in their order, `roles` naming the columns. Blank lines give none. Raises LogError.
+def read_rows(path: Path, form: Form, content: BinaryIO, names: Sequence[str], on_bad: OnBad = refuse) -> Iterator[Row]:
+    """The rows of a text file in their order, of each the cells of the columns `names`. Raises LogError.
 
-    `on_bad` gets the fault of a row that is left out, where it does not raise it.
+    Blank lines, and those without any of these cells, give none.
     """
-    return _READERS[form.kind](path, form, _read_lines(path, content), roles, on_bad)
+    return _READERS[form.kind](path, form, _read_lines(path, content), names, on_bad)
 
 
-def read_object(path: Path, number: int, line: str) -> dict[str, object]:
-    """The object of a JSON line. Raises LogError."""
+def _read_object(path: Path, number: int, line: str) -> dict[str, object]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -48,8 +43,8 @@ def read_object(path: Path, number: int, line: str) -> dict[str, object]:
     return entry
 
 
-def write_cell(value: object) -> str | None:
-    """A JSON value as a table would hold it, None for objects and lists."""
+def _write_cell(value: object) -> str | None:
+    """A value as a table would hold it, None for objects and lists."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -73,17 +68,16 @@ def _read_lines(path: Path, content: BinaryIO) -> Iterator[str]:
         raise LogError(f"{path} cannot be read on after line {number}: {error}") from error
 
 
-def _read_table(
-    path: Path, form: Form, lines: Iterator[str], roles: Mapping[str, str], on_bad: Callable[[LogError], None]
-) -> Iterator[Row]:
+def _read_table(path: Path, form: Form, lines: Iterator[str], names: Sequence[str], on_bad: OnBad) -> Iterator[Row]:
     double = len(form.separator) > 1
     rows = csv.reader(
         (line.replace(form.separator, form.delimiter) for line in lines) if double else lines,
         delimiter=form.delimiter,
         strict=True,
     )
-    places = [form.names.index(roles[role]) if role in roles else None for role in ROLES]
+    places = [form.names.index(name) for name in names]
     width, begin, header = len(form.names), 1, form.has_header
+    widest = "the header" if header else "the first line"
     try:
         for fields in rows:
             number, begin = begin, rows.line_num + 1
@@ -91,14 +85,12 @@ def _read_table(
                 header = header and not fields
                 continue
             if len(fields) > width:
-                on_bad(LogError(f"{path}, line {number}: {len(fields)} fields where the first line has {width}"))
+                on_bad(LogError(f"{path}, line {number}: {len(fields)} fields where {widest} has {width}"))
                 continue
-            last = len(fields)
-            user, item, time, kind, value = (
-                "" if place is None or place >= last else fields[place] for place in places
-            )
-            if user or item or time or kind or value:
-                yield number, user, item, time, kind, value
+            fields.extend([""] * (width - len(fields)))
+            cells = [fields[place] for place in places]
+            if any(cells):
+                yield number, cells
     except csv.Error as error:
         raise LogError(f"{path}, line {begin}: a field with quotes that do not match") from error
 
@@ -107,34 +99,31 @@ def _read_objects(
     path: Path,
     form: Form,  # noqa: ARG001 - as the others
     lines: Iterator[str],
-    roles: Mapping[str, str],
-    on_bad: Callable[[LogError], None],
+    names: Sequence[str],
+    on_bad: OnBad,
 ) -> Iterator[Row]:
-    names = [roles.get(role) for role in ROLES]
     for number, line in enumerate(lines, start=1):
         if line.isspace():
             continue
         try:
-            entry = read_object(path, number, line)
+            entry = _read_object(path, number, line)
+            cells = [_write_cell(entry.get(name)) for name in names]
+            if None in cells:
+                name = names[cells.index(None)]
+                raise LogError(f"{path}, line {number}: {name!r} is neither text nor a number")
         except LogError as error:
             on_bad(error)
             continue
-        cells = [write_cell(entry.get(name)) if name else "" for name in names]
-        if None in cells:
-            name = roles[ROLES[cells.index(None)]]
-            on_bad(LogError(f"{path}, line {number}: {name!r} is neither text nor a number"))
-            continue
-        user, item, time, kind, value = (cell or "" for cell in cells)
-        if user or item or time or kind or value:
-            yield number, user, item, time, kind, value
+        if any(cells):
+            yield number, [cell or "" for cell in cells]
 
 
 def _read_pairs(
     path: Path,
     form: Form,  # noqa: ARG001 - as the others
     lines: Iterator[str],
-    roles: Mapping[str, str],  # noqa: ARG001 - as the others
-    on_bad: Callable[[LogError], None],  # noqa: ARG001 - one such line says that the file is no such file
+    names: Sequence[str],  # noqa: ARG001 - user and item are all that there is, in this order
+    on_bad: OnBad,  # noqa: ARG001 - one such line says that the file is no such file
 ) -> Iterator[Row]:
     folded: set[str] = set()
     for number, line in enumerate(lines, start=1):
@@ -148,12 +137,10 @@ def _read_pairs(
                 raise LogError(f"{path}, line {number}: not `user item`, nor a user's only line with all items")
             folded.add(user)
         for item in items:
-            yield number, user, item, "", "", ""
+            yield number, [user, item]
 
 
-_READERS: Mapping[
-    str, Callable[[Path, Form, Iterator[str], Mapping[str, str], Callable[[LogError], None]], Iterator[Row]]
-] = {
+_READERS: Mapping[str, Callable[[Path, Form, Iterator[str], Sequence[str], OnBad], Iterator[Row]]] = {
     CSV: _read_table,
     JSON_LINES: _read_objects,
     PAIRS: _read_pairs,

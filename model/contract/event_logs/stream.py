@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
@@ -21,7 +21,7 @@ from model.contract.event_logs.form import (
 )
 from model.contract.event_logs.ids import ID_RULE, NO_IDS, WAY_OUT, encode_id
 from model.contract.event_logs.options import LogOptions
-from model.contract.event_logs.rows import Row, read_rows, refuse
+from model.contract.event_logs.rows import OnBad, Row, read_rows, refuse
 from model.contract.event_logs.times import TimeFault, TimeReader
 from model.contract.vocabulary import is_valid_id
 
@@ -47,14 +47,7 @@ class EventLog:
     """An open log file. Iterate over it once, and close it or use it as a context manager."""
 
     def __init__(
-        self,
-        path: Path,
-        options: LogOptions,
-        form: Form,
-        content: BinaryIO,
-        file: BinaryIO,
-        *,
-        on_bad: Callable[[LogError], None],
+        self, path: Path, options: LogOptions, form: Form, content: BinaryIO, file: BinaryIO, *, on_bad: OnBad
     ) -> None:
         self.skipped = 0
         """Events that were left out so far because an id is missing."""
@@ -66,7 +59,8 @@ class EventLog:
         self._path, self._options, self._form = path, options, form
         self._content, self._file = content, file
         self._on_bad = on_bad
-        self._rows = read_rows(path, form, content, self.roles, on_bad)
+        self._rows = read_rows(path, form, content, list(self.roles.values()), on_bad)
+        self._places = [list(self.roles).index(role) if role in self.roles else None for role in ROLES]
         self._ahead = list(itertools.islice(self._rows, _SAMPLE))
         self._times = self._begin_times()
 
@@ -107,7 +101,8 @@ class EventLog:
 
     def _read_event(self, row: Row) -> Event | None:
         """The event of a row, None where an id is missing. Raises LogError."""
-        line, user, item, time, kind, value = row
+        line, cells = row
+        user, item, time, kind, value = ("" if place is None else cells[place] for place in self._places)
         if not (self._has_id(line, user, USER) and self._has_id(line, item, ITEM)):
             return None
         return Event(
@@ -122,11 +117,10 @@ class EventLog:
     def _begin_times(self) -> TimeReader | None:
         if TIME not in self.roles:
             return None
-        place = 1 + ROLES.index(TIME)
-        timed = [row for row in self._ahead if str(row[place]).strip()]
+        place = list(self.roles).index(TIME)
+        timed = [(line, cells[place]) for line, cells in self._ahead if cells[place].strip()]
         try:
-            cells = (str(row[place]) for row in timed)
-            return TimeReader(cells, zone=self._options.time_zone, unit=self._options.time_unit)
+            return TimeReader((cell for _, cell in timed), zone=self._options.time_zone, unit=self._options.time_unit)
         except TimeFault as fault:
             raise self._fail(timed[0][0], f"{fault} (column {self.roles[TIME]!r})") from fault
 
@@ -174,7 +168,7 @@ class EventLog:
         return LogError(f"{self._path}, line {line}: {what}")
 
 
-def open_log(path: Path, options: LogOptions, on_bad: Callable[[LogError], None] = refuse) -> EventLog:
+def open_log(path: Path, options: LogOptions, on_bad: OnBad = refuse) -> EventLog:
     """Open a log file of text, plain or gzipped, and find its form, columns and times.
 
     `on_bad` gets the fault of each row that has one, and the row is left out; without it the first one is raised.

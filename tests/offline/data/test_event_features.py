@@ -112,7 +112,7 @@ def test_recipes_that_make_no_sense_are_refused(document, words):
     [
         ("log.csv", CSV.replace("rate", "a rating"), r"line 6: 'type' is no type: 1 to 256 printable ASCII"),
         ("log.csv", CSV.replace(",view,\n", ",,\n"), r"line 2: 'type' is no type"),
-        ("log.csv", CSV.replace("type", "kind"), r"has no column 'type'.*set data\.type_column"),
+        ("log.csv", CSV.replace("type", "sort"), r"has no column for type.*--columns type=COLUMN"),
         ("log.txt", "u a\nu b\n", r"data\.event_features needs a file with columns"),
     ],
 )

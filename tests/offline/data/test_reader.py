@@ -139,28 +139,22 @@ def test_parquet_datetimes_are_read_in_their_zone(tmp_path):
     [
         ("a.csv", "", r"a\.csv is empty"),
         ("a.csv", "user,item,timestamp\n", r"a\.csv holds no events"),
-        ("a.csv", "user,item,when\nu,x,1\n", r"no column 'timestamp', only user, item, when: set data\.timestamp_col"),
-        ("a.csv", "uid,item,timestamp\nu,x,1\n", r"no column 'user', only uid, item, timestamp: set data\.user_col"),
-        ("a.csv", "user,item,timestamp\nu,x,1\nu,,2\n", r"a\.csv, line 3: no item"),
-        ("a.csv", "user,item,timestamp\n,x,1\n", r"a\.csv, line 2: no user"),
+        ("a.csv", "user,item,when\nu,x,1\n", r"no column for time: its columns are 'user', 'item', 'when'.* --columns time=COLUMN"),
+        ("a.csv", "who,item,timestamp\nu,x,1\n", r"no column for user: .* Say which: --columns user=COLUMN$"),
+        ("a.csv", "user,item,timestamp\n,x,1\n", r"a\.csv holds no events: 1 of 1 events \(100.0%\) lack an id"),
         ("a.csv", "user,item,timestamp\nu,x,1\nu,y\n", r"a\.csv, line 3: no timestamp"),
         ("a.csv", "user,item,timestamp\nu,x,1\nu,y,2,3\n", r"a\.csv, line 3: 4 fields where the header has 3"),
         (
             "a.csv",
             "user,item,timestamp\nu,x,1\n\nu,y,soon\n",
-            r"a\.csv, line 4: the time in column 'timestamp' is no epoch time",
+            r"a\.csv, line 4: the time 'soon' cannot be read: .* \(column 'timestamp'\)",
         ),
-        ("a.csv", "user,item,timestamp\nu,x,nan\n", r"a\.csv, line 2: the time in column 'timestamp' is no epoch time"),
-        ("a.csv", "user,item,timestamp\nu,x,1e300\n", r"a\.csv, line 2: the time in column 'timestamp' lies outside"),
-        (
-            "a.csv",
-            "user,item,timestamp\nu,x,2023-11-14T22:13:20\n",
-            r"line 2: the time in column 'timestamp' is neither .* zone",
-        ),
+        ("a.csv", "user,item,timestamp\nu,x,nan\n", r"a\.csv, line 2: the time 'nan' cannot be read"),
+        ("a.csv", "user,item,timestamp\nu,x,1e300\n", r"a\.csv, line 2: the time '1e300' lies outside"),
         ("a.csv", "user,item,timestamp\nu,x y,1\nu,x z,1\n", r"line 2: an item id is 1 to 256 .* \(1 more like it\)"),
         ("a.csv", "user,item,timestamp\nu,x,1\nu,caf\u00e9,1\n", r"a\.csv, line 3: an item id is"),
         ("a.csv", f"user,item,timestamp\nu,{'x' * 257},1\n", r"a\.csv, line 2: an item id is"),
-        ("a.csv", b"user,item,timestamp\nu,\xff,1\n", r"a\.csv cannot be read as csv: invalid utf-8"),
+        ("a.csv", b"user,item,timestamp\nu,\xff,1\n", r"a\.csv, line 2: not UTF-8: save the file as UTF-8"),
         (
             "a.csv",
             'user,item,timestamp\nu,x,1\nu,"y,2\nu,z,3\n',
@@ -170,9 +164,9 @@ def test_parquet_datetimes_are_read_in_their_zone(tmp_path):
         ("a.tsv", "user\titem\ttimestamp\nu\tx\t1\t2\n", r"a\.tsv, line 2: 4 fields where the header has 3"),
         ("a.txt", "u x\nu\n", r"a\.txt, line 2: neither `user item` nor a user with all items"),
         ("a.txt", "u x\n\nu x 3\n", r"a\.txt, line 3: not `user item`, nor a user's only line"),
-        ("a.txt", "u x 1\nv x 2\nu y 3\n", r"a\.txt, line 3: not `user item`, .* want a header and data\.format"),
-        ("a.parquet", b"PAR0", r"a\.parquet cannot be read as parquet"),
-        ("a.json", "{}", r"a\.json: the file name does not tell the format .* set data\.format"),
+        ("a.txt", "u x 1\nv x 2\nu y 3\n", r"a\.txt, line 3: not `user item`, .* want a header and --format csv"),
+        ("a.parquet", b"PAR0", r"a\.parquet cannot be read as Parquet"),
+        ("a.log", "{}", r"a\.log: the file name does not tell the format .*: say it, --format csv\|tsv"),
     ],
 )
 def test_faults_name_file_line_and_remedy(tmp_path, name, content, message):
@@ -184,14 +178,12 @@ def test_faults_name_file_line_and_remedy(tmp_path, name, content, message):
 
 @pytest.mark.parametrize(
     "time",
-    ["1700000000000000", "1700000000000000000", "10000000000000", "99999999999", "-2208988801", "9999-12-31T00:00:00Z"],
+    ["1e16", "1e300", "10000000000000", "99999999999", "-2208988801", "9999-12-31T00:00:00Z"],
 )
 def test_times_beyond_the_years_are_refused(tmp_path, time):
-    """Micro- and nanoseconds and times before 1900 or after 2286 are refused with place, column and known units."""
+    """Times before 1900 or after 2286, in whatever unit their size speaks for, are refused with place and column."""
     path = _write(tmp_path / "t.csv", f"user,item,when\nu,x,{time}\n")
-    wanted = (
-        r"t\.csv, line 2: the time in column 'when' lies outside the years 1900 to 2286: epoch seconds, epoch milli"
-    )
+    wanted = r"t\.csv, line 2: the time '.*' lies outside the years 1900 to 2286: .* --time-unit .* \(column 'when'\)"
     with pytest.raises(DataError, match=wanted):
         read_log(path, DataRecipe(timestamp_column="when"))
 
@@ -200,7 +192,7 @@ def test_one_time_beyond_the_years_is_found(tmp_path):
     """The fault is that of the row that has it, in Parquet datetimes too."""
     times = pl.Series(["2023-11-14T00:00:00", "1899-12-31T23:59:59"]).str.to_datetime(time_unit="us")
     pl.DataFrame({"user": [1, 1], "item": [7, 8], "timestamp": times}).write_parquet(tmp_path / "t.parquet")
-    with pytest.raises(DataError, match=r"t\.parquet, row 2: the time in column 'timestamp' lies outside"):
+    with pytest.raises(DataError, match=r"t\.parquet, row 2: the time '1899-12-31 23:59:59' lies outside"):
         read_log(tmp_path / "t.parquet", DataRecipe())
 
 
@@ -212,9 +204,9 @@ def test_one_time_beyond_the_years_is_found(tmp_path):
         ("item", {"id": "x"}, r"Struct\(.*\), not text or whole numbers"),
         ("type", ["buy"], r"List\(String\), not text or whole numbers"),
         ("value", [1.0], r"List\(Float64\), not numbers"),
-        ("timestamp", [1], r"List\(Int64\), not times: epoch seconds"),
-        ("timestamp", b"\xff", "Binary, not times: epoch seconds"),
-        ("timestamp", timedelta(1), r"Duration\(.*\), not times: epoch seconds"),
+        ("timestamp", [1], r"List\(Int64\), not times: numbers since 1970"),
+        ("timestamp", b"\xff", "Binary, not times: numbers since 1970"),
+        ("timestamp", timedelta(1), r"Duration\(.*\), not times: numbers since 1970"),
     ],
 )
 def test_columns_of_a_wrong_type_are_named(tmp_path, column, cell, kind):
