@@ -98,7 +98,7 @@ class Spill:
 
 
 def _open_unnamed(folder: Path | None) -> TextIO:
-    return tempfile.TemporaryFile(mode="w+", encoding="ascii", newline="", dir=folder)  # type: ignore[return-value]  # its stub has a class of its own
+    return tempfile.TemporaryFile(mode="w+", encoding="ascii", newline="", dir=folder)
 
 
 def _arrange(rows: list[str], keep: int | None) -> tuple[list[str], int, int, int]:

@@ -15,7 +15,8 @@ from redis import Redis
 
 from service.cli import main
 from service.embedded.server import EmbeddedStore
-from service.history_import import commands, sender
+from service.errors import StoreUnavailable
+from service.history_import import sender
 from service.ingest.parser import parse_events
 from service.store.connection import connect
 from service.store.history import HistoryStore
@@ -181,7 +182,8 @@ def interrupted(command, monkeypatch):
     """Run the command with a Ctrl-C after so many small round trips."""
 
     def run(calls, *words):
-        real, done = HistoryImport.merge, []
+        real = HistoryImport.merge
+        done: list = []
 
         async def merge(self, users):
             if len(done) >= calls:
@@ -214,7 +216,7 @@ def test_interrupted_and_again_is_once(command, interrupted, raw, log, options, 
 
 def sort_logs(held):
     """A partition's log has the events of each user in order; which user comes first does not matter."""
-    by_user = {}
+    by_user: dict = {}
     for key, content in held.items():
         if b":log:" in key:
             for fields in content:
@@ -407,13 +409,14 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for(command, raw, log, monk
     whole = snapshot(raw)
     raw.flushall()
     monkeypatch.setattr(sender, "_PAUSE_S", 0.01)
-    real, failed = HistoryImport.merge, []
+    real = HistoryImport.merge
+    failed: list = []
 
     async def merge(self, users):
         outcomes = await real(self, users)
         if len(failed) < 3:
             failed.append(outcomes)
-            raise commands.StoreUnavailable(kind="timeout")
+            raise StoreUnavailable(kind="timeout")
         return outcomes
 
     monkeypatch.setattr(HistoryImport, "merge", merge)
@@ -457,19 +460,18 @@ def test_the_embedded_store_stopped_and_running(short_folder, log, capsys):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--columns", "nonsense"],
-        ["--before", "soon"],
-        ["--limit", "0"],
-        ["--types", "a b"],
-        ["--ids", "odd"],
-        ["--history-length", "0"],
-    ],
+    [["--columns", "nonsense"], ["--before", "soon"], ["--limit", "0"], ["--types", "a b"], ["--ids", "odd"]],
 )
-def test_wrong_options_are_refused(log, words):
-    """With status 2, before anything is read."""
-    try:
-        status = main(["import", str(log), *words])
-    except SystemExit as refused:  # by argparse
-        status = refused.code
-    assert status == 2
+def test_wrong_options_are_refused(log, words, capsys):
+    """With status 2 and a sentence, before anything is read."""
+    with pytest.raises(SystemExit) as caught:
+        main(["import", str(log), *words])
+    assert caught.value.code == 2
+    assert f"argument {words[0]}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--history-length", "0"], ["--event-types", "cart"], ["--time-zone", "Mars/One"]])
+def test_wrong_settings_are_refused(log, words, capsys):
+    """As the service refuses them; and a zone that there is not."""
+    assert main(["import", str(log), "--dry-run", *words]) == 2
+    assert capsys.readouterr().out == ""

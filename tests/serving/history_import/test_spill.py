@@ -54,7 +54,7 @@ def test_only_the_newest_are_kept(monkeypatch, seed):
     with Spill(expected_bytes=0) as spill:
         fill(spill, rows)
         [user] = spill.take_users(keep=20)
-    distinct = {}
+    distinct: dict = {}
     for _, at, item, _value in rows:
         distinct.setdefault((at, item), len(distinct))
     newest = sorted(distinct, key=lambda one: (one[0], distinct[one]))[-20:]

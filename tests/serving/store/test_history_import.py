@@ -20,7 +20,6 @@ TIMES = int(os.environ.get("FUZZ_TIMES", "1"))
 BASE_MS = 1_763_719_498_000
 IDLE_MS = 400 * DAY_MS
 ALL = 100
-PATIENT = {"read_timeout_s": 10.0, "write_timeout_s": 10.0}
 
 
 def make(at=0, item="i", user="u", value=None, event_type="view"):
@@ -112,7 +111,13 @@ def test_merging_is_appending(store_url, raw, live, imported, history_length, lo
 
     async def run():
         one, other = (
-            HistoryStore(connect(store_url), history_length=history_length, prefix=prefix, **PATIENT)
+            HistoryStore(
+                connect(store_url),
+                history_length=history_length,
+                prefix=prefix,
+                read_timeout_s=10.0,
+                write_timeout_s=10.0,
+            )
             for prefix in ("one:", "other:")
         )
         try:
