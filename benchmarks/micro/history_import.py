@@ -39,17 +39,32 @@ def measure(what: str, log: Path, data_dir: Path, events: int, *options: str) ->
     """Import the log, and say what it took."""
     with EmbeddedStore(data_dir) as store, Redis.from_url(store.url) as client:
         before, memory = time.perf_counter(), client.info("memory")["used_memory"]
+        cpu_before, store_before = read_cpu_s(), read_store_cpu_s(client)
         command = [sys.executable, "-m", "service.cli", "import", str(log), "--data-dir", str(data_dir), *options]
         said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout  # noqa: S603 - ours
         taken_s = time.perf_counter() - before
         held = client.info("memory")["used_memory"] - memory
+        cpu_s, store_s = read_cpu_s() - cpu_before, read_store_cpu_s(client) - store_before
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     files = sum(path.stat().st_size for path in data_dir.rglob("*.aof"))
     say(said.rstrip())
     say(
-        f"{what}: {events / taken_s:,.0f} events a second, reading included; {held / events:.0f} bytes of store memory "
+        f"{what}: {events / taken_s:,.0f} events a second, start and reading included; CPU time: the command "
+        f"{1e6 * cpu_s / events:.1f} µs an event, the store {1e6 * store_s / events:.1f}; {held / events:.0f} bytes of store memory "
         f"an event, {files / events:.0f} on disk; the largest process so far {peak:.0f} MiB"
     )
+
+
+def read_cpu_s() -> float:
+    """The CPU time of all commands that have ended."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
+
+
+def read_store_cpu_s(client: Redis) -> float:
+    """The CPU time of the store so far."""
+    told = client.info("cpu")
+    return float(told["used_cpu_user"] + told["used_cpu_sys"])
 
 
 def main() -> None:
