@@ -15,6 +15,7 @@ from model.contract.event_logs.times import (
     KNOWN,
     LAST_DAY,
     LATEST_MS,
+    LEAST,
     NAIVE,
     NUMBER,
     SCALES,
@@ -32,8 +33,6 @@ from model.contract.event_logs.times import (
 from training.data.tables import RowLocator
 from training.errors import DataError
 
-_LEAST = dict(zip(BOUNDS, (0.0, *BOUNDS.values()), strict=False))
-"""Numbers of at least this size are in that unit, and below BOUNDS."""
 _NAIVE_FORMS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
 _SLASHES, _DASHES = r"^(\d{4})/(\d\d)/(\d\d)", "$1-$2-$3"
 _NO_SECONDS = r"([T ]\d\d:\d\d) ?(Z|UTC|[+-]\d\d(?::?\d\d)?)$"
@@ -102,7 +101,7 @@ def _read_numbers(
         sizes = numbers.abs()
         telling = sizes >= TELLING
         unit = find_unit(sizes.filter(telling)[0]) if telling.any() else "s"
-        mixed = telling & ((sizes < _LEAST[unit]) | (sizes >= BOUNDS[unit]))
+        mixed = telling & ((sizes < LEAST[unit]) | (sizes >= BOUNDS[unit]))
         _refuse(rows, column, mixed, locator, lambda cell: describe_mixed(float(cell), unit))
     return numbers * SCALES[unit], describe_kind(NUMBER, unit, options.time_zone)
 

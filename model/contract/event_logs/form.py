@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from model.contract.event_logs.columns import ITEM, USER, find_columns
+from model.contract.event_logs.columns import ITEM, TIME, USER, find_columns
 from model.contract.event_logs.errors import LogError
 from model.contract.event_logs.times import is_number
 
@@ -72,8 +72,9 @@ class Form:
 
 def describe_reading(form: Form, roles: Mapping[str, str], times: str | None) -> str:
     """How a file is read, in one line: its form, the column of each role, and its times."""
-    columns = ", ".join(f"{role} = {column}" for role, column in roles.items())
-    return f"{form.description}; {columns}{f' ({times})' if times else ''}"
+    said = {TIME: f" ({times})"} if times else {}
+    columns = ", ".join(f"{role} = {column}{said.get(role, '')}" for role, column in roles.items())
+    return f"{form.description}; {columns}"
 
 
 def name_kind(path: Path, asked: str) -> str:

@@ -33,14 +33,18 @@ def read_rows(path: Path, form: Form, content: BinaryIO, names: Sequence[str], o
     return _READERS[form.kind](path, form, _read_lines(path, content), names, on_bad)
 
 
-def _read_object(path: Path, number: int, line: str) -> dict[str, object]:
+def _read_object(path: Path, number: int, line: str, names: Sequence[str]) -> list[str]:
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise LogError(f"{path}, line {number}: not a JSON object: write one object a line") from error
+    except (ValueError, RecursionError):
+        entry = None
     if not isinstance(entry, dict):
         raise LogError(f"{path}, line {number}: not a JSON object: write one object a line")
-    return entry
+    cells = [_write_cell(entry.get(name)) for name in names]
+    if None in cells:
+        name = names[cells.index(None)]
+        raise LogError(f"{path}, line {number}: {name!r} is neither text nor a number")
+    return [cell or "" for cell in cells]
 
 
 def _write_cell(value: object) -> str | None:
@@ -106,16 +110,12 @@ def _read_objects(
         if line.isspace():
             continue
         try:
-            entry = _read_object(path, number, line)
-            cells = [_write_cell(entry.get(name)) for name in names]
-            if None in cells:
-                name = names[cells.index(None)]
-                raise LogError(f"{path}, line {number}: {name!r} is neither text nor a number")
+            cells = _read_object(path, number, line, names)
         except LogError as error:
             on_bad(error)
             continue
         if any(cells):
-            yield number, [cell or "" for cell in cells]
+            yield number, cells
 
 
 def _read_pairs(

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
@@ -27,6 +28,7 @@ from model.contract.vocabulary import is_valid_id
 
 _SAMPLE = 10_000
 """So many rows are read ahead to tell the unit of their times."""
+_NO_IDS = frozenset(NO_IDS)
 _ZST, _PARQUET = b"\x28\xb5\x2f\xfd", b"PAR1"
 
 
@@ -60,7 +62,8 @@ class EventLog:
         self._content, self._file = content, file
         self._on_bad = on_bad
         self._rows = read_rows(path, form, content, list(self.roles.values()), on_bad)
-        self._places = [list(self.roles).index(role) if role in self.roles else None for role in ROLES]
+        names = list(self.roles)
+        self._pick = itemgetter(*(names.index(role) if role in names else -1 for role in ROLES))
         self._ahead = list(itertools.islice(self._rows, _SAMPLE))
         self._times = self._begin_times()
 
@@ -102,13 +105,17 @@ class EventLog:
     def _read_event(self, row: Row) -> Event | None:
         """The event of a row, None where an id is missing. Raises LogError."""
         line, cells = row
-        user, item, time, kind, value = ("" if place is None else cells[place] for place in self._places)
-        if not (self._has_id(line, user, USER) and self._has_id(line, item, ITEM)):
+        cells.append("")  # the cell of a role that has no column
+        user, item, time, kind, value = self._pick(cells)
+        user_id, item_id = self._read_id(line, user, USER), self._read_id(line, item, ITEM)
+        if user_id is None or item_id is None:
+            self.skipped += 1
+            self.first_skipped = self.first_skipped or line
             return None
         return Event(
             line,
-            self._read_id(line, user, USER),
-            self._read_id(line, item, ITEM),
+            user_id,
+            item_id,
             self._read_time(line, time) if self._times else None,
             kind or None,
             self._read_value(line, value) if value else None,
@@ -124,21 +131,20 @@ class EventLog:
         except TimeFault as fault:
             raise self._fail(timed[0][0], f"{fault} (column {self.roles[TIME]!r})") from fault
 
-    def _has_id(self, line: int, cell: str, role: str) -> bool:
-        """Whether there is an id; counts the event where it is left out."""
-        rule = self._options.missing_ids
-        empty = not cell or cell.isspace()
-        if not empty and (rule == "keep" or cell not in NO_IDS):
-            return True
+    def _read_id(self, line: int, cell: str, role: str) -> str | None:
+        """The id as the service takes it, None where it is missing and such events are left out. Raises LogError."""
+        rule, encodes = self._options.missing_ids, self._options.ids == "percent"
+        if is_valid_id(cell):
+            if cell not in _NO_IDS or rule == "keep":
+                return encode_id(cell) if encodes and "%" in cell else cell
+        elif cell and not cell.isspace():
+            return self._encode(line, cell, role)
         if rule != "skip":
             raise self._fail(line, f"no {role}; --missing-ids skip leaves such events out")
-        self.skipped += 1
-        self.first_skipped = self.first_skipped or line
-        return False
+        return None
 
-    def _read_id(self, line: int, cell: str, role: str) -> str:
-        if is_valid_id(cell) and not (self._options.ids == "percent" and "%" in cell):
-            return cell
+    def _encode(self, line: int, cell: str, role: str) -> str:
+        """An id that breaks the id rule, so that it keeps it."""
         if self._options.ids == "plain":
             raise self._fail(line, f"the id of the {role} is not {ID_RULE}; {WAY_OUT}")
         encoded = encode_id(cell)

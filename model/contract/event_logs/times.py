@@ -20,6 +20,8 @@ TIME_UNITS = ("auto", *SCALES)
 UNIT_NAMES: Mapping[str, str] = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 BOUNDS: Mapping[str, float] = {"s": 1e11, "ms": 1e14, "us": 1e17, "ns": math.inf}
 """Numbers of smaller size are in that unit. 10^11 ms is March 1973, so that no unit is taken for the next."""
+LEAST: Mapping[str, float] = dict(zip(BOUNDS, (0.0, *BOUNDS.values()), strict=False))
+"""And not in the one before."""
 TELLING = 1e8
 """A smaller number, such as 0, fits every unit and tells nothing."""
 FIRST_DAY, LAST_DAY = 19_000_101, 22_860_101
@@ -139,6 +141,8 @@ class TimeReader:
             if numbers and all(_read_day(number) for number in numbers):
                 self.kind = DAY
 
+        self._least = LEAST[self.unit] if self.kind == NUMBER else 0.0
+
     @property
     def description(self) -> str:
         """How the times are read."""
@@ -160,10 +164,13 @@ class TimeReader:
         return time
 
     def _read_number(self, cell: str) -> int:
-        if not is_number(cell):
+        try:
+            number = float(cell)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or "_" in cell:
             raise TimeFault(describe_other(cell, NUMBER))
-        number = float(cell)
-        if self._checks_unit and abs(number) >= TELLING and find_unit(abs(number)) != self.unit:
+        if self._checks_unit and abs(number) >= TELLING and not self._least <= abs(number) < BOUNDS[self.unit]:
             raise TimeFault(describe_mixed(number, self.unit))
         return round(number * SCALES[self.unit])
 

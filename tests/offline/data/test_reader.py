@@ -139,7 +139,11 @@ def test_parquet_datetimes_are_read_in_their_zone(tmp_path):
     [
         ("a.csv", "", r"a\.csv is empty"),
         ("a.csv", "user,item,timestamp\n", r"a\.csv holds no events"),
-        ("a.csv", "user,item,when\nu,x,1\n", r"no column for time: its columns are 'user', 'item', 'when'.* --columns time=COLUMN"),
+        (
+            "a.csv",
+            "user,item,when\nu,x,1\n",
+            r"no column for time: its columns are 'user', 'item', 'when'.* --columns time=COLUMN",
+        ),
         ("a.csv", "who,item,timestamp\nu,x,1\n", r"no column for user: .* Say which: --columns user=COLUMN$"),
         ("a.csv", "user,item,timestamp\n,x,1\n", r"a\.csv holds no events: 1 of 1 events \(100.0%\) lack an id"),
         ("a.csv", "user,item,timestamp\nu,x,1\nu,y\n", r"a\.csv, line 3: no timestamp"),

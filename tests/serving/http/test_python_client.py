@@ -24,6 +24,8 @@ from nextitem.client import (
     Unauthorized,
     Unavailable,
     Unreachable,
+    decode_id,
+    encode_id,
 )
 from nextitem.client.exchange import draw_pause
 from nextitem.client.settings import KEY_FILE, URL
@@ -223,6 +225,21 @@ def test_ids_with_punctuation(connect, url, user, suffix):
     with pytest.raises(NotFound, match="404 not-found"):
         client.get_item(suffix + user)
     assert client.get_history("..").user_id == ".."
+
+
+@pytest.mark.parametrize("original", ["café au lait", "100 %", "日本 %E6", "\x00\n", "👩‍👩‍👧"])
+def test_encoded_ids_go_all_the_way(connect, url, user, original):
+    """What the service refuses is taken encoded, in bodies and paths, and comes back as it was sent."""
+    client = connect(url)
+    with pytest.raises(Invalid):
+        client.record(user_id=user + original, item_id="i01")
+    encoded = encode_id(user + original)
+    client.record(user_id=encoded, item_id=encode_id(original))
+    answer = client.get_history(encoded)
+    assert decode_id(answer.user_id) == user + original
+    assert [decode_id(event.item_id) for event in answer.events] == [original]
+    assert client.recommend(user_id=encoded, k=1).user_id == encoded
+    client.erase(encoded)
 
 
 @pytest.mark.parametrize("faults", [["lose"], ["lose", "lose", "cut"], ["502", "lose", "504"], ["cut", "hold", "lose"]])
