@@ -50,8 +50,8 @@ def measure(what: str, log: Path, data_dir: Path, events: int, *options: str) ->
     say(said.rstrip())
     say(
         f"{what}: {events / taken_s:,.0f} events a second, start and reading included; CPU time: the command "
-        f"{1e6 * cpu_s / events:.1f} µs an event, the store {1e6 * store_s / events:.1f}; {held / events:.0f} bytes of store "
-        f"memory an event, {files / events:.0f} on disk; the largest process so far {peak:.0f} MiB"
+        f"{1e6 * cpu_s / events:.1f} µs an event, the store {1e6 * store_s / events:.1f}; {held / events:.0f} "
+        f"bytes of store memory an event, {files / events:.0f} on disk; the largest process so far {peak:.0f} MiB"
     )
 
 
