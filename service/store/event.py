@@ -125,7 +125,7 @@ class PackedEvent(NamedTuple):
 def pack_event(
     user_id: str, item_id: str, event_type: str, value: float | None, timestamp_ms: int, *, record: bool
 ) -> PackedEvent:
-    """What `make_event` makes of an event with neither id nor properties, in a fifth of the time: for whole log files.
+    """What `make_event` makes of an event with neither id nor properties, without the object: for whole log files.
 
     Nothing is checked: the caller's ids, types and times keep the rules of Event. Without `record` that is empty.
     """
