@@ -83,9 +83,9 @@ def test_the_error_holds_the_option_to_paste(log, capsys):
 )
 def test_wrong_values_are_refused(log, capsys, option, message):
     """With what they may be, and status 2."""
-    try:
-        status = main(["describe", "--data", str(log), *option])
-    except SystemExit as ended:
-        status = ended.code
-    assert status == 2
+    if option[0] == "--columns":
+        with pytest.raises(SystemExit, match="2"):
+            main(["describe", "--data", str(log), *option])
+    else:
+        assert main(["describe", "--data", str(log), *option]) == 2
     assert message in capsys.readouterr().err

@@ -3,9 +3,11 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from training.data.ids import VALID, LeftOut
 from training.data.interactions import Log
@@ -49,7 +51,13 @@ def _count_duplicates(log: Log) -> str | None:
     owners = np.repeat(np.arange(len(log.user_ids)), log.histories.lengths)
     same = (np.diff(log.timestamps_ms) == 0) & (np.diff(owners) == 0)
     tied = np.append(same, False) | np.insert(same, 0, False)
-    columns = {"user": owners, "time": log.timestamps_ms, "item": log.items, "type": log.types, "value": log.values}
+    columns: dict[str, NDArray[Any] | None] = {
+        "user": owners,
+        "time": log.timestamps_ms,
+        "item": log.items,
+        "type": log.types,
+        "value": log.values,
+    }
     events = pl.DataFrame({name: values[tied] for name, values in columns.items() if values is not None})
     count = len(events) - (events.n_unique() if len(events) else 0)
     if not count:
