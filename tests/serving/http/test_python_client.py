@@ -231,7 +231,7 @@ def test_ids_with_punctuation(connect, url, user, suffix):
 def test_encoded_ids_go_all_the_way(connect, url, user, original):
     """What the service refuses is taken encoded, in bodies and paths, and comes back as it was sent."""
     client = connect(url)
-    with pytest.raises(Invalid):
+    with pytest.raises(EventsRejected):
         client.record(user_id=user + original, item_id="i01")
     encoded = encode_id(user + original)
     client.record(user_id=encoded, item_id=encode_id(original))
