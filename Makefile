@@ -53,7 +53,7 @@ coverage: .venv-service/.ready ## Report the branch coverage that `make test COV
 	.venv-service/bin/coverage report
 
 fuzz: $(VENV)/.run $(VENV)/.dev ## Twenty times as much generated input as in the suite: 3,000 cases, 10,000 bodies, 2,000 histories in each store
-	FUZZ_TIMES=20 $(BIN)/pytest --timeout 1800 tests/serving/http/test_generated_input.py tests/serving/store/test_history_model.py
+	FUZZ_TIMES=20 $(BIN)/pytest --timeout 1800 tests/serving/http/test_generated_input.py tests/serving/store/test_history_model.py tests/serving/store/test_history_import.py
 
 drain: $(VENV)/.run $(VENV)/.dev ## Stop the service under load 20 times with one worker, 20 with two, and replace two 20 times; nobody is failed
 	DRAIN_TIMES=20 $(BIN)/pytest --timeout 1800 -rP tests/serving/http/test_drain.py -k under_load

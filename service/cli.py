@@ -1,7 +1,8 @@
 """The command nextitem-serve: reads the settings, starts the store and the workers, and stops them in reverse order.
 
-The subcommand `archive` only archives the log of a store, and `judge` only scores its events; `keys`, `store` and
-`models` manage API keys, the embedded store, and which model answers.
+The subcommand `archive` only archives the log of a store, `judge` only scores its events, and `import` puts the events
+of a log file into its histories; `keys`, `store` and `models` manage API keys, the embedded store, and which model
+answers.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
@@ -23,14 +24,16 @@ from service.archive.schedule import ARCHIVE, archive_store, check_archiver, run
 from service.auth.key_file import is_exposed, read_keys
 from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
+from service.history_import import options as import_options
 from service.judge.schedule import JUDGE, check_judge, run_judge
 from service.process.ports import bind
-from service.settings import ARCHIVE_SETTINGS, JUDGE_SETTINGS, PREFIX, Settings, describe_errors
+from service.settings import ARCHIVE_SETTINGS, IMPORT_SETTINGS, JUDGE_SETTINGS, PREFIX, Settings, describe_errors
 from service.store.connection import connect, refuse_cluster
 from service.system.open_files import limit_connections, raise_limit
 from service.telemetry.logs import configure_logs
 
 PROGRAM = "nextitem-serve"
+IMPORT = "import"
 ARCHIVE_FLAGS = {
     "once": "run once, then exit; a running archiver of the folder is asked to do it",
     "check": "check that the log was archived recently, then exit: status 0 if it was, 1 with a message if not",
@@ -100,7 +103,7 @@ class _Command(NamedTuple):
     """A command that runs on settings: its flags, which are none of them, and the only settings that it has."""
 
     parser: argparse.ArgumentParser
-    flags: Mapping[str, str]
+    flags: Collection[str]
     settings: Sequence[str]
     run: Callable[..., int]
 
@@ -110,6 +113,8 @@ def _find_command(words: Sequence[str]) -> _Command:
         return _Command(make_archive_parser(), ARCHIVE_FLAGS, ARCHIVE_SETTINGS, archive)
     if words[:1] == [JUDGE]:
         return _Command(make_judge_parser(), JUDGE_FLAGS, JUDGE_SETTINGS, judge)
+    if words[:1] == [IMPORT]:
+        return _Command(make_import_parser(), import_options.NAMES, IMPORT_SETTINGS, import_log)
     return _Command(make_parser(), {}, (), serve)
 
 
@@ -121,8 +126,8 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=f"An environment variable can set each option: {PREFIX} and its name in capitals, such as "
         f"{PREFIX}REDIS_URL. Other commands: `{PROGRAM} models` shows and changes which model answers, "
         f"`{PROGRAM} keys` manages API keys, `{PROGRAM} store` checks, backs up and restores the embedded store, "
-        f"`{PROGRAM} {ARCHIVE}` archives the log of another store, `{PROGRAM} {JUDGE}` scores its events. Each has a "
-        "--help.",
+        f"`{PROGRAM} {ARCHIVE}` archives the log of another store, `{PROGRAM} {JUDGE}` scores its events, `{PROGRAM} "
+        f"{IMPORT}` puts the events of a log file into histories. Each has a --help.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {version('nextitem')}")
@@ -156,6 +161,21 @@ def make_judge_parser() -> argparse.ArgumentParser:
     for name, meaning in JUDGE_FLAGS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=meaning)
     _add_settings(parser, JUDGE_SETTINGS)
+    return parser
+
+
+def make_import_parser() -> argparse.ArgumentParser:
+    """The command line of `nextitem-serve import`."""
+    parser = argparse.ArgumentParser(
+        prog=f"{PROGRAM} {IMPORT}",
+        description="Put the events of a log file into the histories of a store, the service running or not. It may "
+        "be interrupted and run again: nothing is stored twice.",
+        epilog=f"An environment variable can set each option from --redis-url on: {PREFIX} and its name in capitals. "
+        "Exit status: 0 done; 1 the store failed; 2 the log or an option is no good; 130 interrupted.",
+        allow_abbrev=False,
+    )
+    import_options.add_options(parser)
+    _add_settings(parser, IMPORT_SETTINGS)
     return parser
 
 
@@ -211,6 +231,13 @@ def judge(settings: Settings, *, once: bool, check: bool, dry_run: bool) -> int:
     from service.judge.process import judge_store  # noqa: PLC0415 - the other commands need no ONNX Runtime
 
     return judge_store(settings, once=once, dry_run=dry_run)
+
+
+def import_log(settings: Settings, **given: Any) -> int:  # noqa: ANN401 - as many types as options
+    """Import a log file. Returns the exit status. Raises StartFailed."""
+    from service.history_import.commands import import_log as run  # noqa: PLC0415 - the other commands need none of it
+
+    return run(settings, **given)
 
 
 def serve(settings: Settings) -> int:

@@ -41,6 +41,18 @@ JUDGE_SETTINGS = (
     "log_level",
 )
 """The settings of `nextitem-serve judge`."""
+IMPORT_SETTINGS = (
+    "redis_url",
+    "redis_password_file",
+    "data_dir",
+    "store_memory_mb",
+    "durability",
+    "history_length",
+    "history_days",
+    "event_types",
+    "log_level",
+)
+"""The settings of `nextitem-serve import`."""
 
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 _TYPE = re.compile(r"[A-Za-z0-9_.:-]{1,32}")

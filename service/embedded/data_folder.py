@@ -35,6 +35,15 @@ def hold_data(data_dir: Path) -> Iterator[None]:
         yield
 
 
+def is_in_use(data_dir: Path) -> bool:
+    """Whether a service runs its store on `data_dir`. Raises OSError for a folder that may not be read."""
+    try:
+        with (data_dir / LOCK).open("rb") as lock:
+            return not try_lock(lock.fileno())  # closing gives it back
+    except FileNotFoundError:
+        return False
+
+
 def find_socket(data_dir: Path) -> Path:
     """The socket of the store that runs on `data_dir`. Raises StartFailed if none ever did."""
     try:

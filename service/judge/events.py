@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from model.contract.deployment.live_sums import Skip
+from service.store.event import IMPORTED
 from service.store.records import History
 from service.store.replies import decode_history
 
@@ -28,6 +29,8 @@ class LoggedEvent:
     type: str
     timestamp_ms: int
     recommendation_id: str | None
+    imported: bool = False
+    """Whether it is from a log file: nobody was recommended anything just before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ def parse_entry(partition: int, entry: Any) -> LoggedEvent | Damaged:  # noqa: A
             accepted_ms=accepted_ms,
             timestamp_ms=timestamp_ms,
             recommendation_id=recommendation_id,
+            imported=record.get(IMPORTED) is True,
             **texts,
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, IndexError, AttributeError):

@@ -210,6 +210,8 @@ class Judge:
         """Why an event is no trial, as far as it can be told without its history."""
         if isinstance(entry, Damaged):
             return "damaged"
+        if entry.imported:
+            return "imported"
         if self._types and entry.type not in self._types:
             return "type"
         if self._models.champion is None:

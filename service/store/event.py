@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import orjson
 
@@ -19,6 +20,9 @@ from model.contract.vocabulary import is_valid_id
 EVENT_ID_PATTERN = r"[A-Za-z0-9._:-]{1,64}"
 MAX_TIMESTAMP_MS = 10**13 - 1
 """The last time that 13 digits hold, in the year 2286."""
+
+IMPORTED = "imported"
+"""The name in a record that tells an event from a log file from one that happened while the service ran."""
 
 Property = str | int | float | bool | None
 
@@ -58,20 +62,19 @@ class Event:
         value = "-" if self.value is None else repr(self.value)
         return f"{self.timestamp_ms:013d} {self.item_id} {self.type} {value} {self.event_id}".encode()
 
-    def log_record(self) -> bytes:
-        """The JSON object that the log keeps."""
-        return orjson.dumps(
-            {
-                "event_id": self.event_id,
-                "user_id": self.user_id,
-                "item_id": self.item_id,
-                "type": self.type,
-                "value": self.value,
-                "timestamp": self.timestamp_ms,
-                "recommendation_id": self.recommendation_id,
-                "properties": dict(self.properties),
-            }
-        )
+    def log_record(self, *, imported: bool = False) -> bytes:
+        """The JSON object that the log keeps. `imported` says that the event is from a log file, and judges nothing."""
+        record = {
+            "event_id": self.event_id,
+            "user_id": self.user_id,
+            "item_id": self.item_id,
+            "type": self.type,
+            "value": self.value,
+            "timestamp": self.timestamp_ms,
+            "recommendation_id": self.recommendation_id,
+            "properties": dict(self.properties),
+        }
+        return orjson.dumps(record | {IMPORTED: True} if imported else record)
 
 
 def make_event(
@@ -108,6 +111,39 @@ def make_event(
         properties=properties,
         digest=_hash(content, size_bytes=8),
     )
+
+
+class PackedEvent(NamedTuple):
+    """What the store's scripts take of an event."""
+
+    event_id: str
+    digest: str
+    entry: bytes
+    record: bytes
+
+
+def pack_event(
+    user_id: str, item_id: str, event_type: str, value: float | None, timestamp_ms: int, *, record: bool
+) -> PackedEvent:
+    """What `make_event` makes of an event with neither id nor properties, without the object: for whole log files.
+
+    Nothing is checked: the caller's ids, types and times keep the rules of Event. Without `record` that is empty.
+    """
+    event_id = _derive_id(user_id, item_id, event_type, timestamp_ms)
+    digest = _hash([item_id, event_type, value, timestamp_ms, None, {}], size_bytes=8)
+    written = "-" if value is None else repr(value)
+    entry = f"{timestamp_ms:013d} {item_id} {event_type} {written} {event_id}".encode()
+    if not record:
+        return PackedEvent(event_id, digest, entry, b"")
+    event = make_event(
+        user_id=user_id,
+        item_id=item_id,
+        event_type=event_type,
+        now_ms=timestamp_ms,
+        value=value,
+        timestamp_ms=timestamp_ms,
+    )
+    return PackedEvent(event_id, digest, entry, event.log_record(imported=True))
 
 
 def _derive_id(user_id: str, item_id: str, event_type: str, timestamp_ms: int) -> str:

@@ -39,6 +39,7 @@ def _read_script(name: str, *, keys: int) -> Script:
 
 
 APPEND: Final = _read_script("append.lua", keys=KEY_COUNT)
+IMPORT: Final = _read_script("import.lua", keys=KEY_COUNT)
 ERASE: Final = _read_script("erase.lua", keys=KEY_COUNT + 1)
 CATALOGUE: Final = _read_script("catalogue.lua", keys=3)
 

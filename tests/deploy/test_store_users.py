@@ -22,8 +22,9 @@ from service.judge.worker_counts import observe_workers
 from service.store.catalogue import CatalogueStore, Changed, ItemChange
 from service.store.catalogue_version import read_version_reply
 from service.store.connection import connect
-from service.store.event import make_event
-from service.store.history import HistoryStore
+from service.store.event import make_event, pack_event
+from service.store.history import DAY_MS, HistoryStore
+from service.store.history_import import HistoryImport
 from service.store.records import History, Outcome
 from service.store.variant_counts import add_variant_counts, read_variant_counts
 from service.store.worker_states import WorkerState, remove_worker_state, write_worker_state
@@ -74,6 +75,9 @@ async def use_everything(history: HistoryStore) -> None:
     assert isinstance(found, History)
     assert len(found.item_ids) == 3
     assert (await history.export("u"))[0] == 5
+    files = HistoryImport(history, history_length=9, idle_ms=DAY_MS)
+    between = pack_event("u", "j", "view", None, NOW_MS + 3, record=True)
+    assert await files.merge([("u", [between])]) == [Outcome.ACCEPTED]
     assert [user.user_id for user in await history.list_recent(1)] == ["u"]
     await history.erase("u")
     catalogue = CatalogueStore(history)

@@ -15,7 +15,18 @@ ATTRIBUTIONS_KEPT: Final = 240
 REFUSALS_KEPT: Final = 8
 
 Skip = Literal[
-    "seen", "type", "late", "erased", "not_found", "behind", "gone", "capped", "no_model", "failed", "damaged"
+    "seen",
+    "type",
+    "late",
+    "erased",
+    "not_found",
+    "behind",
+    "gone",
+    "capped",
+    "no_model",
+    "failed",
+    "damaged",
+    "imported",
 ]
 """Why an event is no trial.
 
@@ -23,6 +34,7 @@ seen: its item was in the user's history already. type: not one of the types tha
 is remembered. erased: its user's history is gone. not_found: the history does not hold it. behind: the judge had no
 time for it. gone: it left the log before it was read. capped: its user had enough trials this hour. no_model: no
 champion was loaded. failed: the champion failed. damaged: the log or the history holds what the service did not write.
+imported: it is from a log file (`nextitem-serve import --with-log`).
 """
 SKIPS: Final[tuple[Skip, ...]] = get_args(Skip)
 VERDICTS: Final = ("canary", "promote", "return", "rollback")

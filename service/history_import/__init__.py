@@ -1,0 +1,1 @@
+"""`nextitem-serve import`: the events of a log file into histories."""
