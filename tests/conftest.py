@@ -1,7 +1,6 @@
 """What the tests of the service and of its deployment share: tools of others, real stores, scenarios over them."""
 
 import asyncio
-import functools
 import gc
 import os
 import shutil
@@ -23,6 +22,7 @@ from service.store.history import HistoryStore
 from service.system import parent_death
 
 os.environ.setdefault("NEXTITEM_JUDGE", "off")  # it writes to bundle folders, which tests share; its own turn it on
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: its products are small here, and the cores are shared
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - what is made there has a name of its own
 _ROOM = 4 << 30
@@ -39,13 +39,23 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def keep_operators() -> Iterator[None]:
-    """PyTorch's exporter reads the signatures of all its operators for each export: here they are read once."""
-    with pytest.MonkeyPatch.context() as patch:
-        if "model.export.graph" in sys.modules:  # no test that was collected exports anything without
-            from torch.onnx._internal.exporter._registration import ONNXRegistry  # noqa: PLC0415 - half have no torch
+def keep_exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have PyTorch export the same module with the same weights once in a run, which takes seconds.
 
-            patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+    The processes that share a run share them. Its exporter also reads the signatures of all its operators for each
+    export: here they are read once.
+    """
+    if "model.export.graph" not in sys.modules:  # no test that was collected exports anything, and half have no torch
+        yield
+        return
+    from tests.kept_exports import keep_exports_in, keep_operators  # noqa: PLC0415
+
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # that of them all
+    with pytest.MonkeyPatch.context() as patch:
+        keep_operators(patch)
+        keep_exports_in(folder / "exports", patch)
         yield
 
 

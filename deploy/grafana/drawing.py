@@ -90,7 +90,6 @@ def draw_graph(axes: Axes, panel: Mapping[str, Any], series: Sequence[Named], sp
 
 def _write_legend(axes: Axes, series: Mapping[str, Series], unit: str) -> None:
     """What each line is, its last value and its highest, at the foot of the card; the graph gives way to it."""
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # of a figure, since it was added to one
     place, dots = axes.get_position(), axes.figure.bbox
     foot = place.y0 - LEGEND_INCHES * axes.figure.dpi / dots.height
     handles, names = axes.get_legend_handles_labels()

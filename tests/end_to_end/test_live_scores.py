@@ -15,6 +15,7 @@ from model.contract.bundle import MANIFEST, locate_bundle
 from model.contract.deployment.live_scores import read_live_scores
 from model.contract.deployment.live_sums import Sums
 from service.embedded.server import EmbeddedStore
+from training.cli import main as train
 
 ITEMS = 60
 PORTION = 100
@@ -44,13 +45,9 @@ def bundles(log, tmp_path_factory):
     """The folder to which that log's model was published."""
     folder = tmp_path_factory.mktemp("chained")
     data, run, out = log / "interactions.csv", folder / "run", folder / "bundles"
-    for command in (
-        ["fit", "bert4rec-small", "--data", data, "--out", run, "--set", "train.epochs=6"],
-        ["publish", run, "--out", out],
-    ):
-        words = [sys.executable, "-m", "training.cli", *map(str, command)]
-        ended = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert ended.returncode == 0, ended.stderr
+    settings = ("--set", "train.epochs=6", "--set", "train.device=cpu")
+    assert train(["fit", "bert4rec-small", "--data", str(data), "--out", str(run), *settings]) == 0
+    assert train(["publish", str(run), "--out", str(out)]) == 0
     return out
 
 
