@@ -24,7 +24,6 @@ from service.archive.schedule import ARCHIVE, archive_store, check_archiver, run
 from service.auth.key_file import is_exposed, read_keys
 from service.embedded.server import EmbeddedStore
 from service.errors import KeysUnusable, StartFailed
-from service.history_import import options as import_options
 from service.judge.schedule import JUDGE, check_judge, run_judge
 from service.process.ports import bind
 from service.settings import ARCHIVE_SETTINGS, IMPORT_SETTINGS, JUDGE_SETTINGS, PREFIX, Settings, describe_errors
@@ -114,7 +113,9 @@ def _find_command(words: Sequence[str]) -> _Command:
     if words[:1] == [JUDGE]:
         return _Command(make_judge_parser(), JUDGE_FLAGS, JUDGE_SETTINGS, judge)
     if words[:1] == [IMPORT]:
-        return _Command(make_import_parser(), import_options.NAMES, IMPORT_SETTINGS, import_log)
+        from service.history_import.options import NAMES  # noqa: PLC0415 - brings NumPy, which the archiver needs not
+
+        return _Command(make_import_parser(), NAMES, IMPORT_SETTINGS, import_log)
     return _Command(make_parser(), {}, (), serve)
 
 
@@ -166,6 +167,8 @@ def make_judge_parser() -> argparse.ArgumentParser:
 
 def make_import_parser() -> argparse.ArgumentParser:
     """The command line of `nextitem-serve import`."""
+    from service.history_import.options import add_options  # noqa: PLC0415 - as above
+
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} {IMPORT}",
         description="Put the events of a log file into the histories of a store, the service running or not. It may "
@@ -174,7 +177,7 @@ def make_import_parser() -> argparse.ArgumentParser:
         "Exit status: 0 done; 1 the store failed; 2 the log or an option is no good; 130 interrupted.",
         allow_abbrev=False,
     )
-    import_options.add_options(parser)
+    add_options(parser)
     _add_settings(parser, IMPORT_SETTINGS)
     return parser
 
