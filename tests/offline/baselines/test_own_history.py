@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,7 +140,8 @@ def test_planted_repeats_do_not_choose_the_weight_of_rules(planted):
     train, questions = planted
     counts = count_rules(train, RIGHT)
     rules = cut_rules(counts, 5)
-    tried = try_rule_weights(KnowsTheNew(), RulesOfOthers(rules, counts, train), questions)
+    scorer: Any = KnowsTheNew()
+    tried = try_rule_weights(scorer, RulesOfOthers(rules, counts, train), questions)
     assert choose_rule_weight(tried) == 0
     assert tried[0.0] == pytest.approx(NEWCOMERS / (NEWCOMERS + REPEATERS))
     assert tried[0.1] == pytest.approx(0.4 / np.log2(3))
