@@ -128,14 +128,18 @@ def test_filters_are_proven_and_compared(monkeypatch, capsys):
 
 def test_boosts_are_proven_and_compared(monkeypatch, capsys):
     """Random boosts answer as sums sorted do before any is timed, and a line each says what so many cost."""
-    monkeypatch.setattr(
-        "sys.argv", ["boosted", "--cases", "12,1500,16", "--boosted", "8", "--rounds", "1", "--seconds", "0"]
-    )
+    find_fault = boosted.find_fault
+
+    def find_faults(*given, **named):
+        with monkeypatch.context() as patch:
+            patch.setattr(boosted, "ask_each", lambda question, sets: [question] * len(sets))
+            assert find_fault(*given, **named) is not None
+        return find_fault(*given, **named)
+
+    monkeypatch.setattr(boosted, "find_fault", find_faults)
+    options = ["--network", "sasrec", "--boosted", "8", "--rounds", "1", "--seconds", "0"]
+    monkeypatch.setattr("sys.argv", ["boosted", "--cases", "12,1500,16", *options])
     assert boosted.main() == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("8 boosted requests answered as sums sorted are")
     assert [line.split(": ")[2] for line in lines[1:]] == ["0 boosts", "1 boosts", "2 boosts", "4 boosts"]
-    network = draw_network(CASE, "sasrec")
-    filtering = filtered.Filtering(CASE, open_engine(export_network(network), **ONE_CPU))
-    monkeypatch.setattr(boosted, "ask_each", lambda question, sets: [question] * len(sets))
-    assert boosted.find_fault(filtering, network, boosted=8) is not None

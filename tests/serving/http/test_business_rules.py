@@ -356,7 +356,8 @@ def test_ruled_requests_share_runs_among_themselves(make_client, similar_bundle,
 
     async def ask_all():
         post = client.http.post
-        return await asyncio.gather(*(post("/recommend", json=one) for one in [*asked, {"items": ["i01"]}]))
+        plain = {"items": ["i01"], "timeout_ms": 2000}
+        return await asyncio.gather(*(post("/recommend", json=one) for one in [*asked, plain]))
 
     *ruled, plain = [answer.json() for answer in client.run(ask_all())]
     for got, expected in zip(map(settle, ruled), alone, strict=True):
