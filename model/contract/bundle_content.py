@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from model.contract.id_rule import is_valid_id
 from model.contract.npy import decode_arrays, encode_arrays
-from model.contract.vocabulary import Vocabulary, is_valid_id
+from model.contract.vocabulary import Vocabulary
 
 
 def encode_counts(counts: NDArray[np.int64]) -> bytes:

@@ -4,7 +4,6 @@ Index 0 is PAD, items are 1 to V in the order of their ids, V + 1 is MASK. Since
 ties by the lower index breaks them by item id, inside an ONNX graph too.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import NoReturn
@@ -12,24 +11,15 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from model.contract.id_rule import is_valid_id
+
 PAD = 0
 UNKNOWN = -1
 """What a lookup gives for an id outside the vocabulary. It never enters a graph."""
 
-MAX_ID_LENGTH = 256
-ID_PATTERN = rf"[!-~]{{1,{MAX_ID_LENGTH}}}"
-"""The id rule for users and items: printable ASCII without spaces, any punctuation included."""
-
-_ID = re.compile(ID_PATTERN)
-
 
 class VocabularyError(ValueError):
     """The list of item ids breaks a rule of this module."""
-
-
-def is_valid_id(value: str) -> bool:
-    """Tell whether a string keeps the id rule."""
-    return _ID.fullmatch(value) is not None
 
 
 class Vocabulary:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints, ValidationInfo
 
-from model.contract.vocabulary import ID_PATTERN, MAX_ID_LENGTH
+from model.contract.id_rule import ID_PATTERN, MAX_ID_LENGTH
 
 MAX_K = 500
 MAX_FIELD_NAME = 100

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from model.contract.vocabulary import is_valid_id
+from model.contract.id_rule import is_valid_id
 from service.api.timestamps import MAX_AHEAD_MS
 
 LeftOut = Literal["type", "value", "before"]

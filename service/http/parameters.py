@@ -10,7 +10,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from model.contract.vocabulary import is_valid_id
+from model.contract.id_rule import is_valid_id
 from service.api.responses import ProblemDescription
 from service.errors import FieldError, Invalid, Problem
 

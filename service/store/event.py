@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import orjson
 
-from model.contract.vocabulary import is_valid_id
+from model.contract.id_rule import is_valid_id
 
 EVENT_ID_PATTERN = r"[A-Za-z0-9._:-]{1,64}"
 MAX_TIMESTAMP_MS = 10**13 - 1

@@ -7,7 +7,7 @@ from typing import Final
 import orjson
 from redis.exceptions import RedisError
 
-from model.contract.vocabulary import is_valid_id
+from model.contract.id_rule import is_valid_id
 from service.store.multiplexer import Command
 from service.store.redis_keys import PARTITIONS, tag_partition
 

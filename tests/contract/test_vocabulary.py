@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.contract.vocabulary import MAX_ID_LENGTH, PAD, UNKNOWN, Vocabulary, VocabularyError, is_valid_id
+from model.contract.id_rule import MAX_ID_LENGTH, is_valid_id
+from model.contract.vocabulary import PAD, UNKNOWN, Vocabulary, VocabularyError
 
 ids = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=12)
 catalogues = st.lists(ids, min_size=1, max_size=40)

@@ -6,7 +6,8 @@ import polars as pl
 
 from model.contract.event_logs.ids import ID_RULE, NO_IDS, WAY_OUT, encode_id
 from model.contract.event_logs.options import LogOptions
-from model.contract.vocabulary import MAX_ID_LENGTH, Vocabulary, is_valid_id
+from model.contract.id_rule import MAX_ID_LENGTH, is_valid_id
+from model.contract.vocabulary import Vocabulary
 from training.data.tables import RowLocator
 
 USER, ITEM = "user", "item"

@@ -17,7 +17,8 @@ from model.contract.event_logs.errors import LogError
 from model.contract.event_logs.form import PAIRS, Form, describe_reading
 from model.contract.event_logs.ids import ID_RULE
 from model.contract.event_logs.options import LogOptions
-from model.contract.vocabulary import Vocabulary, is_valid_id
+from model.contract.id_rule import is_valid_id
+from model.contract.vocabulary import Vocabulary
 from training.data.archive import SEGMENT_COLUMNS, SEGMENTS, read_segments
 from training.data.cleaning import clean
 from training.data.findings import announce_reading, describe_left_out, find_warnings

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import torch
 
-from model.contract.vocabulary import Vocabulary, is_valid_id
+from model.contract.id_rule import is_valid_id
+from model.contract.vocabulary import Vocabulary
 from model.nets.new_items import extend
 from model.nets.nova import Nova
 from training.errors import DataError

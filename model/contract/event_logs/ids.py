@@ -9,7 +9,7 @@ import re
 import string
 from urllib.parse import quote, unquote
 
-from model.contract.vocabulary import MAX_ID_LENGTH
+from model.contract.id_rule import MAX_ID_LENGTH
 
 ID_WRITINGS = ("plain", "percent")
 """What `--ids` takes: ids as they are, or encoded."""

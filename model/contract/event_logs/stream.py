@@ -24,7 +24,7 @@ from model.contract.event_logs.ids import ID_RULE, NO_IDS, WAY_OUT, encode_id
 from model.contract.event_logs.options import LogOptions
 from model.contract.event_logs.rows import OnBad, Row, read_rows, refuse
 from model.contract.event_logs.times import TimeFault, TimeReader
-from model.contract.vocabulary import is_valid_id
+from model.contract.id_rule import is_valid_id
 
 _SAMPLE = 10_000
 """So many rows are read ahead to tell the unit of their times."""

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from model.contract.vocabulary import is_valid_id
+from model.contract.id_rule import is_valid_id
 from service.api.catalogue_requests import (
     MAX_CHANGES,
     ItemChangeRequest,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.contract.event_logs.ids import decode_id, encode_id
-from model.contract.vocabulary import is_valid_id
+from model.contract.id_rule import is_valid_id
 
 
 @pytest.mark.parametrize(

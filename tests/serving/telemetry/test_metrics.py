@@ -10,6 +10,7 @@ import pytest
 
 from service.telemetry.exposition import DEPRECATED
 from service.telemetry.metrics import Metrics
+from service.telemetry.model_metrics import SOURCES
 from service.telemetry.stage_timer import StageTimer
 
 ROUTES = [("/recommend", "POST"), ("/users/{user_id}/history", "GET")]
@@ -179,7 +180,8 @@ def test_scenarios_have_series_until_there_were_sixty_four(metrics):
     assert counted == {("home", "model"): 1, ("basket", "model"): 0, ("s61", "model"): 0}
     assert (samples[name.format("other", "popular")], samples[name.format("other", "model")]) == (1, 0)
     assert name.format("s62", "model") not in samples
-    assert len([one for one in samples if one.startswith("nextitem_scenario_recommendations_total")]) == 65 * 3
+    series = [one for one in samples if one.startswith("nextitem_scenario_recommendations_total")]
+    assert len(series) == 65 * len(SOURCES)
 
 
 def test_versions_have_series_until_sixteen_followed(metrics):
