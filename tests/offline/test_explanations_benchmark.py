@@ -59,8 +59,8 @@ def test_shares_are_of_those_that_differ():
 
 
 def test_histories_lack_the_last_item(tmp_path):
-    """It is what came next; short histories are left out."""
+    """It is what came next; short histories are left out, and so are items that the model does not know."""
     log = tmp_path / "log.txt"
     log.write_text("".join(f"{user} {item}\n" for user, length in ((1, 12), (2, 5)) for item in range(1, length + 1)))
-    [history] = read_histories(log, "sasrec-ml-1m")
-    assert history == [str(item) for item in range(1, 12)]
+    [history] = read_histories(log, "sasrec-ml-1m", {*map(str, range(2, 20))})
+    assert history == [str(item) for item in range(2, 12)]
