@@ -9,8 +9,6 @@ import re
 import string
 from urllib.parse import quote, unquote
 
-from model.contract.vocabulary import MAX_ID_LENGTH
-
 ID_WRITINGS = ("plain", "percent")
 """What `--ids` takes: ids as they are, or encoded."""
 
@@ -20,7 +18,8 @@ MISSING_RULES = ("skip", "refuse", "keep")
 NO_IDS = ("nan", "NaN", "NAN", "null", "NULL", "none", "None", "NA", "N/A", "<NA>", "\\N")
 """Texts that tools write where there is no id. An empty cell, or one of blanks, is no id either."""
 
-ID_RULE = f"1 to {MAX_ID_LENGTH} printable ASCII characters without spaces"
+ID_RULE = "1 to 256 printable ASCII characters without spaces"
+"""The id rule of model/contract/vocabulary.py in words. That file wants numpy, and `--help` must do without."""
 WAY_OUT = "--ids percent encodes other characters"
 
 _KEPT = string.punctuation.replace("%", "")

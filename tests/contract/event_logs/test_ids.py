@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.contract.event_logs.ids import decode_id, encode_id
-from model.contract.vocabulary import is_valid_id
+from model.contract.event_logs.ids import ID_RULE, decode_id, encode_id
+from model.contract.vocabulary import MAX_ID_LENGTH, is_valid_id
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,11 @@ def test_every_id_comes_back(original):
     encoded = encode_id(original)
     assert is_valid_id(encoded)
     assert decode_id(encoded) == original
+
+
+def test_the_rule_in_words_is_the_rule():
+    """It stands where numpy may be missing."""
+    assert ID_RULE.startswith(f"1 to {MAX_ID_LENGTH} printable ASCII")
 
 
 def test_what_is_no_unicode_is_refused():
