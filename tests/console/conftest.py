@@ -31,7 +31,6 @@ from model.contract.sessions import Sessions
 from tests.console.films import FILMS
 
 TINY = Path(__file__).parents[1] / "serving" / "bundle"
-SIMILAR = TINY.parent / "similar"
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -89,7 +88,7 @@ def make_bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
             METADATA: "".join(json.dumps(item) + "\n" for item in metadata).encode(),
             ATTRIBUTES: gather_attributes(vocabulary, known).to_bytes(),
             SESSIONS: sessions.to_bytes(),
-            **({file.name: file.read_bytes() for file in SIMILAR.iterdir()} if similar else {}),
+            **({file.name: file.read_bytes() for file in (TINY.parent / "similar").iterdir()} if similar else {}),
         }
         for name, content in made.items():
             (folder / name).write_bytes(content)

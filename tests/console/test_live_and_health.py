@@ -155,10 +155,10 @@ def answers(prometheus):
 
 def test_live_shows_what_prometheus_makes_of_the_same_scrapes(open_console, url, prometheus):
     """Rates of answers and events, medians and 99th percentiles, by a real Prometheus' own functions, within 2 %."""
-    page = open_console(url, fragment="#live")
+    page = open_console(url)
     scrapes = []
     page.on("response", lambda response: scrapes.append(response) if "/metrics?" in response.url else None)
-    page.reload()
+    page.get_by_role("link", name="Live").click()
     number = 0
     while len(scrapes) < 4:
         number += 1
