@@ -1,11 +1,14 @@
-"""uvicorn's request-response cycle, with one system call for an answer instead of two: head and body leave together.
+"""What lies between the application and the connection: the request-response cycle, flow control, how it is closed.
 
-uvicorn writes them apart, and uvloop hands each write to the system at once.
+Head and body of an answer leave by one call of the system. uvicorn writes them apart, and uvloop hands each write to
+the system at once.
 """
 
 import asyncio
+from collections.abc import Sized
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
 _LINGER_S = 1.0
@@ -90,6 +93,22 @@ class AnswerCycle(RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+
+class Flow(FlowControl):
+    """Flow control that reads nothing more while pipelined requests wait.
+
+    Otherwise each answer would resume reading and buffer more of the last request's body, before anything counts it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        """Resume, unless requests wait: the last of them resumes when it is read or answered."""
+        if not self._waiting:
+            super().resume_reading()
 
 
 class LingeringClose(asyncio.Transport):

@@ -6,20 +6,18 @@ request still passes through the application, so that it is answered as a proble
 
 import asyncio
 import math
-from collections.abc import Sized
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from service.errors import BodyTooLarge, HeadTooLarge, MalformedRequest, Problem, RequestTimeout
 from service.http.allowed_hosts import AllowedHosts
 from service.http.connection_limit import ConnectionLimit
-from service.http.cycle import AnswerCycle, LingeringClose
+from service.http.cycle import AnswerCycle, Flow, LingeringClose
 from service.http.disconnect import DISCONNECT, DisconnectSignal
 from service.http.head import HEAD_MAX_BYTES, HeadCheck
 
@@ -61,22 +59,6 @@ class _RequestRefused(Exception):
     """Stops the parser. The connection's `_problem` holds the reason."""
 
 
-class _Flow(FlowControl):
-    """Flow control that reads nothing more while pipelined requests wait.
-
-    Otherwise each answer would resume reading and buffer more of the last request's body, before anything counts it.
-    """
-
-    def __init__(self, transport: asyncio.Transport, waiting: Sized) -> None:
-        super().__init__(transport)
-        self._waiting = waiting
-
-    def resume_reading(self) -> None:
-        """Resume, unless requests wait: the last of them resumes when it is read or answered."""
-        if not self._waiting:
-            super().resume_reading()
-
-
 class LimitedProtocol(HttpToolsProtocol):
     """A connection that bounds its requests in time and size and accepts only strict HTTP.
 
@@ -109,7 +91,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the deadline of the first head."""
         super().connection_made(transport)
-        self.flow = _Flow(transport, self.pipeline)
+        self.flow = Flow(transport, self.pipeline)
         self._last_request_number = self.server_state.total_requests
         self._limit.opened(self)
         self._deadline_s = self.loop.time() + HEAD_LIMIT_S
