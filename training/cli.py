@@ -183,7 +183,7 @@ def _attention(options: argparse.Namespace) -> int:
 
 def _describe(options: argparse.Namespace) -> int:
     from training.data.describe import describe_log, format_statistics  # noqa: PLC0415
-    from training.data.reader import read_log  # noqa: PLC0415 - imports polars
+    from training.logs.reader import read_log  # noqa: PLC0415 - imports polars
 
     found = describe_log(read_log(options.data, _read_data_settings({}, options.settings), announce=False))
     _say(json.dumps(found, indent=2) if options.json else format_statistics(options.data.name, found))

@@ -34,7 +34,7 @@ from benchmarks.harness.processes import ServiceProcess
 from model.contract.bundle import read_bundle
 from service.api.fields import MAX_K
 from service.embedded.server import EmbeddedStore
-from training.data.reader import read_log
+from training.logs.reader import read_log
 from training.recipe import read_recipe
 
 TOLERANCE: Final = 1e-4

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from model.nets.nova import Nova
 from training.data.histories import Histories
 from training.data.interactions import Log
-from training.data.items import read_items
-from training.data.reader import read_log
 from training.evaluation.bootstrap import estimate_intervals
 from training.evaluation.metrics import measure_ranks
 from training.evaluation.protocol import SEED
 from training.evaluation.ranking import NetworkScorer
 from training.fit.fit import fit
+from training.logs.items import read_items
+from training.logs.reader import read_log
 from training.publish.new_items import add_items
 from training.recipe import Recipe, read_recipe
 from training.runs.networks import load_network

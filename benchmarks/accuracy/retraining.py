@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from model.nets.network import SequenceNetwork
 from training.data.interactions import Log
-from training.data.reader import read_log
 from training.data.split import count_items
 from training.evaluation.metrics import PRIMARY_METRIC
 from training.fit.fit import fit
+from training.logs.reader import read_log
 from training.publish.publish import publish_run
 from training.recipe import Recipe, read_recipe
 from training.retrain.champion import find_champion

@@ -22,11 +22,11 @@ from benchmarks.training.rounds import OURS, PEERS, TurnFailed, plan_turns, run_
 from benchmarks.training.summary import describe_race, format_race, format_summary, summarize
 from benchmarks.training.terms import Terms, cut_material, write_task
 from model.contract.atomic_files import write_whole
-from training.data.reader import read_log
 from training.data.split import leave_one_out
 from training.environment import describe_environment
 from training.errors import TrainingError
 from training.json_files import write_json
+from training.logs.reader import read_log
 from training.recipe import DataRecipe
 
 _INTERRUPTED = 130

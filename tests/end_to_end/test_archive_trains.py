@@ -8,7 +8,7 @@ from service.embedded.server import EmbeddedStore
 from service.store.connection import connect
 from service.store.event import make_event
 from service.store.history import HistoryStore
-from training.data.reader import read_log
+from training.logs.reader import read_log
 from training.recipe import DataRecipe
 
 

@@ -12,9 +12,9 @@ from model.contract.query import decode_answers, encode_question, stack_question
 from service.inference.engine import open_engine
 from training.cli import main
 from training.data.histories import Histories
-from training.data.reader import read_log
 from training.data.split import Questions, leave_one_out
 from training.evaluation.ranking import rank_targets
+from training.logs.reader import read_log
 from training.recipe import DataRecipe
 from training.runs.evaluate import make_scorer
 from training.runs.run import Run

@@ -12,14 +12,14 @@ from rich.console import Console
 from training.benchmark.cells import Cell, Document, name_kind, read_evaluation, require_log
 from training.benchmark.discounted import evaluate_discounted
 from training.data.item_features import learn_columns
-from training.data.items import read_items
-from training.data.reader import read_log
 from training.errors import InputError
 from training.evaluation.metrics import PRIMARY_METRIC, measure_ranks
 from training.evaluation.protocol import PROTOCOLS, SEED, EvaluationTask, require_split
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate_task, remove_seen
 from training.evaluation.results import EVALUATION, describe_scores, describe_targets, describe_task
 from training.fit.fit import fit
+from training.logs.items import read_items
+from training.logs.reader import read_log
 from training.recipe import Recipe, find_recipe, read_recipe
 from training.recipe_models import BaselineRecipe
 from training.runs.evaluate import name_protocol, prepare_run

@@ -1,1 +1,1 @@
-"""From files to histories: readers, filters, splits, features, and the data sets that can be fetched."""
+"""From interactions to histories: splits and features, and the data sets that can be fetched."""

@@ -21,8 +21,6 @@ from training.data.event_features import learn_event_features
 from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.item_features import learn_columns
-from training.data.items import read_items
-from training.data.reader import read_log
 from training.data.split import Questions, Split
 from training.environment import choose_device
 from training.errors import InputError, RecipeError, RunError
@@ -39,6 +37,8 @@ from training.fit.ppmi import add_item_vectors, factorise_items
 from training.fit.progress_bar import Display
 from training.fit.rule_weight import choose_rule_weight, try_rule_weights
 from training.json_files import write_json
+from training.logs.items import read_items
+from training.logs.reader import read_log
 from training.plots.attention_map import draw_attention
 from training.plots.learning_curves import draw_curves
 from training.recipe import DataRecipe, Recipe

@@ -25,9 +25,9 @@ from model.nets.nova import Nova
 from training.baselines.neighbours import gather_sessions
 from training.baselines.rules import gather_rules as gather_all_rules
 from training.data.item_features import Metadata
-from training.data.items import read_items
-from training.data.reader import read_log
 from training.errors import RunError, TrainingError
+from training.logs.items import read_items
+from training.logs.reader import read_log
 from training.publish.new_items import add_items
 from training.recipe import DataRecipe
 from training.runs.networks import load_network

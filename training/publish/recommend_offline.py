@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from training.data.interactions import Log
-from training.data.reader import read_log
 from training.errors import InputError
 from training.evaluation.ranking import show_batches
+from training.logs.reader import read_log
 from training.publish.rankers import Ranker, choose_ranker
 from training.recipe import DataRecipe
 from training.runs.evaluate import cut, make_scorer

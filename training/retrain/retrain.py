@@ -15,9 +15,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from training.data.archive import is_new_archive
 from training.data.interactions import Log
-from training.data.reader import read_log
+from training.logs.archive import is_new_archive
+from training.logs.reader import read_log
 from training.recipe import Recipe
 from training.retrain.champion import PUBLISHED, Champion, choose_recipe, find_champion
 from training.retrain.held_out import LEAST_QUESTIONS, HeldOut, count_new, hold_out

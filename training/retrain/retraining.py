@@ -23,10 +23,10 @@ from training.baselines.neighbours import gather_sessions
 from training.baselines.rules import gather_rules
 from training.data.histories import Histories
 from training.data.interactions import Log
-from training.data.items import read_items
 from training.errors import TrainingError
 from training.evaluation.metrics import PRIMARY_METRIC
 from training.fit.fit import COMPARED
+from training.logs.items import read_items
 from training.publish.publish import write_run
 from training.recipe import Recipe
 from training.recipe_models import BASELINES

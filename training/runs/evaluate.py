@@ -11,12 +11,12 @@ from training.baselines.rules import count_rules
 from training.baselines.rules_of_others import RulesOfOthers
 from training.data.histories import Histories
 from training.data.interactions import Log
-from training.data.reader import read_log
 from training.data.split import Split, cut_log
 from training.errors import RunError
 from training.evaluation.attention import AttentionMap, measure_attention
 from training.evaluation.protocol import EvaluationTask, Protocol, build_task, find_fault, find_twin, require_split
 from training.evaluation.ranking import NetworkScorer, Scorer, Scores, evaluate_task
+from training.logs.reader import read_log
 from training.recipe import DataRecipe
 from training.recipe_models import BaselineRecipe
 from training.runs.networks import load_network

@@ -8,9 +8,9 @@ from model.contract.query import INPUTS, Question, stack_questions
 from training.cli import main
 from training.data.event_features import EventFeatures, learn_event_features
 from training.data.histories import Histories
-from training.data.reader import read_log
 from training.data.split import leave_one_out
 from training.errors import DataError, RecipeError
+from training.logs.reader import read_log
 from training.recipe import DataRecipe, make_recipe
 from training.runs.networks import load_network
 from training.runs.run import Run

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from training.data.reader import read_log
 from training.data.split import Questions
 from training.errors import DataError
 from training.evaluation.bootstrap import estimate_clustered_intervals
 from training.evaluation.ranking import NetworkScorer
+from training.logs.reader import read_log
 from training.recipe import DataRecipe
 from training.retrain.champion import find_champion
 from training.retrain.held_out import count_new, hold_out

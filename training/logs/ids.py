@@ -8,7 +8,7 @@ from model.contract.event_logs.ids import ID_RULE, NO_IDS, WAY_OUT, encode_id
 from model.contract.event_logs.options import LogOptions
 from model.contract.id_rule import MAX_ID_LENGTH, is_valid_id
 from model.contract.vocabulary import Vocabulary
-from training.data.tables import RowLocator
+from training.logs.tables import RowLocator
 
 USER, ITEM = "user", "item"
 _ENCODED = r"[^!-$&-~]"

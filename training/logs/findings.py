@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from training.data.ids import VALID, LeftOut
 from training.data.interactions import Log
+from training.logs.ids import VALID, LeftOut
 
 ROBOT_EVENTS, ROBOT_TIMES = 1000, 200
 """A user may be a robot who has more events than both this and so many times the median of all users."""

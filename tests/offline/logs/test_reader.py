@@ -10,8 +10,8 @@ import pytest
 
 from model.contract.vocabulary import Vocabulary
 from training.data.interactions import Log
-from training.data.reader import read_log
 from training.errors import DataError
+from training.logs.reader import read_log
 from training.recipe import DataRecipe
 
 CSV = "user,item,timestamp\nb,y,20\na,x,10\na,z,30\nb,x,5\na,y,20\n"

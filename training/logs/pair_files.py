@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from training.data.tables import RowLocator, read_lines
+from training.logs.tables import RowLocator, read_lines
 
 
 def read_pairs(path: Path) -> pl.DataFrame:

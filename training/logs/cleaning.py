@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from training.data.ids import USER
-from training.data.tables import ROW
 from training.errors import DataError
+from training.logs.ids import USER
+from training.logs.tables import ROW
 from training.recipe import DataRecipe
 
 

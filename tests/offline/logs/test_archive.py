@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from training.data import archive
-from training.data.reader import read_log
 from training.errors import DataError
+from training.logs import archive
+from training.logs.reader import read_log
 from training.recipe import DataRecipe
 
 

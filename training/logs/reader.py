@@ -19,16 +19,16 @@ from model.contract.event_logs.ids import ID_RULE
 from model.contract.event_logs.options import LogOptions
 from model.contract.id_rule import is_valid_id
 from model.contract.vocabulary import Vocabulary
-from training.data.archive import SEGMENT_COLUMNS, SEGMENTS, read_segments
-from training.data.cleaning import clean
-from training.data.findings import announce_reading, describe_left_out, find_warnings
-from training.data.ids import ITEM, USER, collect_items, drop_missing, encode_ids
 from training.data.interactions import Log
-from training.data.pair_files import read_pairs
-from training.data.reading_bar import ReadingBar
-from training.data.tables import ROW, RowLocator, cast_column, find_table, read_table
-from training.data.times import read_times
 from training.errors import DataError
+from training.logs.archive import SEGMENT_COLUMNS, SEGMENTS, read_segments
+from training.logs.cleaning import clean
+from training.logs.findings import announce_reading, describe_left_out, find_warnings
+from training.logs.ids import ITEM, USER, collect_items, drop_missing, encode_ids
+from training.logs.pair_files import read_pairs
+from training.logs.reading_bar import ReadingBar
+from training.logs.tables import ROW, RowLocator, cast_column, find_table, read_table
+from training.logs.times import read_times
 from training.recipe import DataRecipe
 
 _TIME, _TYPE, _VALUE = "time", "type", "value"

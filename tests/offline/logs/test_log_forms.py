@@ -9,9 +9,9 @@ import pytest
 from model.contract.event_logs.errors import LogError
 from model.contract.event_logs.options import LogOptions
 from model.contract.event_logs.stream import open_log
-from training.data import tables
-from training.data.reader import read_log
 from training.errors import DataError
+from training.logs import tables
+from training.logs.reader import read_log
 from training.recipe import DataRecipe
 
 pack = partial(gzip.compress, mtime=0)  # tests are named by what is packed, which must not hold the time

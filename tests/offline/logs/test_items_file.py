@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from training.data.items import read_items
 from training.errors import DataError
+from training.logs.items import read_items
 
 
 def test_columns_become_lists_numbers_or_text(tmp_path):

@@ -30,8 +30,8 @@ from model.contract.event_logs.times import (
     find_kind,
     find_unit,
 )
-from training.data.tables import RowLocator
 from training.errors import DataError
+from training.logs.tables import RowLocator
 
 _NAIVE_FORMS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
 _SLASHES, _DASHES = r"^(\d{4})/(\d\d)/(\d\d)", "$1-$2-$3"

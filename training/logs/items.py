@@ -17,8 +17,8 @@ from typing import NoReturn
 from model.contract.event_logs.columns import ITEM, find_columns
 from model.contract.event_logs.errors import LogError
 from model.contract.event_logs.ids import encode_id
-from training.data.tables import RowLocator, find_table, read_table
 from training.errors import DataError
+from training.logs.tables import RowLocator, find_table, read_table
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,15})?")
 

@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from training.data import findings, reading_bar
-from training.data.items import read_items
-from training.data.reader import read_log
-from training.data.reading_bar import ReadingBar
 from training.errors import DataError
+from training.logs import findings, reading_bar
+from training.logs.items import read_items
+from training.logs.reader import read_log
+from training.logs.reading_bar import ReadingBar
 from training.recipe import DataRecipe
 
 HEAD = "user,item,timestamp\n"

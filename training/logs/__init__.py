@@ -1,0 +1,1 @@
+"""Log files, archives and items files: how they are read into interactions."""
