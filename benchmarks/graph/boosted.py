@@ -27,7 +27,7 @@ from model.export.ranking import Scan
 from model.nets.network import SequenceNetwork
 from service.business_rules.boosts import BoostedSet, Pool, ask_each, merge_sets
 from service.inference.engine import open_engine
-from service.recommend.divisions import divide
+from service.ranking.divisions import divide
 
 _TOLERANCE = 1e-4
 _AT_ONCE = 4

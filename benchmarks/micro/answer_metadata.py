@@ -17,10 +17,10 @@ from model.contract.query import encode_question
 from service.api.requests import RecommendRequest
 from service.api.validation import Validator
 from service.inference.model import LiveModel, load_model
-from service.recommend.pending import PendingRequest
-from service.recommend.recommendation_id import RecommendationIds
-from service.recommend.response import make_response
-from service.recommend.role import Role
+from service.ranking.pending import PendingRequest
+from service.ranking.recommendation_id import RecommendationIds
+from service.ranking.response import make_response
+from service.ranking.role import Role
 from service.telemetry.stage_timer import StageTimer
 
 TURNS = 60

@@ -23,7 +23,7 @@ from service.business_rules.arrangement import POOL, POOL_FACTOR, Arrangement
 from service.business_rules.boosts import BoostedSet
 from service.business_rules.caps import Cap, read_field
 from service.inference.model import load_model
-from service.recommend.divisions import divide
+from service.ranking.divisions import divide
 
 TURNS = 30
 LISTS = 20

@@ -17,7 +17,7 @@ from model.contract.deployment.document import Deployment
 from service.inference.engine import Engine
 from service.inference.loading import Loaded, load_configured
 from service.inference.model import LiveModel
-from service.recommend.recommendation_id import RecommendationIds
+from service.ranking.recommendation_id import RecommendationIds
 from service.recommend.recommender import Recommender
 from service.recommend.variant import Variant
 from service.recommend.variants import Variants

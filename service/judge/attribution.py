@@ -6,7 +6,7 @@ from typing import Final
 from model.contract.deployment.document import Deployment
 from model.contract.deployment.live_sums import LiveScores, Series
 from service.judge.events import LoggedEvent
-from service.recommend.recommendation_id import Origin, RecommendationIds
+from service.ranking.recommendation_id import Origin, RecommendationIds
 
 IDS_KEPT: Final = 100_000
 """Ids that were counted, some 20 MB; the oldest give way. In memory: a restart may count an id twice."""

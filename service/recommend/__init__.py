@@ -1,1 +1,1 @@
-"""Makes recommendations: batches requests, reads histories, ranks, and falls back where a step fails."""
+"""Who answers, and what becomes of a request: variants, candidates on trial, fallbacks, batches, explanations."""

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from service.api.responses import Recommendation
 from service.errors import Invalid, VersionBehind
+from service.ranking.pending import PendingRequest
 from service.recommend.candidate import ask_candidate_many
-from service.recommend.pending import PendingRequest
 from service.recommend.variant import Variant
 from service.recommend.variants import Choice
 from service.telemetry.model_metrics import VariantFallback

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from service.api.responses import Recommendation
 from service.errors import Invalid, Overloaded, VersionBehind
-from service.recommend.batcher import BatcherStopped, Expired, QueueFull
-from service.recommend.pending import PendingRequest
+from service.ranking.batcher import BatcherStopped, Expired, QueueFull
+from service.ranking.pending import PendingRequest
 from service.recommend.variant import Variant
 from service.telemetry.model_metrics import VariantFallback
 

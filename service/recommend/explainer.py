@@ -12,7 +12,7 @@ from functools import partial
 
 from service.api.responses import Recommendation
 from service.inference.model import Explanation, LiveModel
-from service.recommend.pending import PendingRequest
+from service.ranking.pending import PendingRequest
 from service.recommend.variant import Variant
 from service.recommend.weighted_semaphore import WeightedSemaphore
 from service.telemetry.metrics import Explained, Metrics

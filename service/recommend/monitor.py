@@ -1,8 +1,8 @@
 """Watches a model at work: counts its runs for the trial, and takes a candidate that fails out of use."""
 
 from service.inference.runner import EngineRunner
+from service.ranking.role import Role
 from service.recommend.first_runs import FirstRuns
-from service.recommend.role import Role
 from service.recommend.variant_breaker import VariantBreaker
 from service.store.variant_counts import VariantTally
 from service.telemetry.metrics import Metrics

@@ -17,12 +17,12 @@ from typing import TypeVar
 from service.api.requests import MAX_REQUESTS, RecommendRequest
 from service.api.responses import Recommendation
 from service.errors import CatalogueBehind, EngineUnavailable, Invalid, Overloaded, VersionBehind
+from service.ranking.batcher import BatcherStopped, Expired, QueueFull
+from service.ranking.pending import PendingRequest
+from service.ranking.pipeline import WITHOUT_MODEL
 from service.recommend.batch import Outcome, ask_all
-from service.recommend.batcher import BatcherStopped, Expired, QueueFull
 from service.recommend.candidate import PATIENCE, ask_candidate
 from service.recommend.explainer import Explainer
-from service.recommend.pending import PendingRequest
-from service.recommend.pipeline import WITHOUT_MODEL
 from service.recommend.time_slices import TimeSlices
 from service.recommend.variant import Variant
 from service.recommend.variants import Choice, Variants

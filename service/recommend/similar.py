@@ -9,10 +9,10 @@ from service.api.requests import RecommendRequest
 from service.api.responses import Recommendation
 from service.api.similar import SimilarItems, SimilarRequest, SimilarSource
 from service.errors import EngineUnavailable, FieldError, Invalid, NotFound, VersionBehind
-from service.recommend.batcher import BatcherStopped, Expired, QueueFull
-from service.recommend.pending import PendingRequest
+from service.ranking.batcher import BatcherStopped, Expired, QueueFull
+from service.ranking.pending import PendingRequest
+from service.ranking.response import make_response
 from service.recommend.recommender import Recommender
-from service.recommend.response import make_response
 from service.recommend.variant import Variant
 from service.telemetry.metrics import Metrics
 from service.telemetry.stage_timer import StageTimer

@@ -15,13 +15,13 @@ from service.inference.loading import Loaded
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
 from service.inference.similar_items import SimilarItems
-from service.recommend.batcher import Batcher, Observers, Q, R
+from service.ranking.batcher import Batcher, Observers, Q, R
+from service.ranking.pending import PendingRequest
+from service.ranking.pipeline import Pipeline
+from service.ranking.restrictions import Restrictions
+from service.ranking.role import Role
+from service.ranking.ruled_pipeline import RuledPipeline
 from service.recommend.monitor import Monitor
-from service.recommend.pending import PendingRequest
-from service.recommend.pipeline import Pipeline
-from service.recommend.restrictions import Restrictions
-from service.recommend.role import Role
-from service.recommend.ruled_pipeline import RuledPipeline
 from service.store.circuit_breaker import CircuitBreaker
 from service.store.history import HistoryStore
 from service.store.variant_counts import VariantTally

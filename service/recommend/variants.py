@@ -6,9 +6,9 @@ from typing import NamedTuple
 from model.contract.deployment.document import VariantName
 from service.api.ranker import NOT_LOADED, NOT_PUBLISHED, RANKERS, names_version
 from service.errors import Invalid, VariantUnavailable
+from service.ranking.recommendation_id import RecommendationIds
+from service.ranking.role import Role
 from service.recommend.assignment import assign
-from service.recommend.recommendation_id import RecommendationIds
-from service.recommend.role import Role
 from service.recommend.variant import Variant
 from service.store.variant_counts import VariantTally
 

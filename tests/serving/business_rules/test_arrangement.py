@@ -15,7 +15,7 @@ from service.business_rules.boosts import BoostedSet, merge_sets
 from service.business_rules.caps import Cap, read_field
 from service.business_rules.diversity import Scale, pick_diverse
 from service.business_rules.pins import place_pins
-from service.recommend import divisions
+from service.ranking import divisions
 
 CASES = 1000
 V, D = 40, 4

@@ -23,8 +23,8 @@ from model.contract.deployment.document import read_deployment
 from model.contract.deployment.writer import change_deployment
 from service.auth.key_file import Scope, create_key
 from service.deployment.probe import Verdict
+from service.ranking.recommendation_id import RecommendationIds
 from service.recommend.assignment import assign
-from service.recommend.recommendation_id import RecommendationIds
 from service.recommend.variant_breaker import PAUSE_S
 from service.store.variant_counts import read_variant_counts
 from service.store.worker_states import REPORT_EVERY_S, read_worker_states

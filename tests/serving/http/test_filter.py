@@ -19,9 +19,9 @@ from service.api.requests import RecommendRequest
 from service.deployment import watcher
 from service.deployment.probe import Verdict
 from service.errors import Invalid
-from service.recommend import restrictions
+from service.ranking import restrictions
+from service.ranking.pending import PendingRequest
 from service.recommend.assignment import assign
-from service.recommend.pending import PendingRequest
 from service.telemetry.stage_timer import StageTimer
 
 CANDIDATE = "20261122T101500-trial"

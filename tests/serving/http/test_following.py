@@ -33,8 +33,8 @@ from service.deployment.refusals import RETRY_S, Retries
 from service.errors import ModelRefused
 from service.judge.champion_guard import ChampionGuard
 from service.judge.worker_counts import count_failing
+from service.ranking.recommendation_id import RecommendationIds
 from service.recommend.first_runs import LEAST_RUNS
-from service.recommend.recommendation_id import RecommendationIds
 from service.store.connection import connect
 from service.store.worker_states import read_worker_states
 

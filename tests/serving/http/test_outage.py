@@ -17,7 +17,7 @@ from service.errors import StoreUnavailable
 from service.http.disconnect import DISCONNECT, DisconnectSignal
 from service.inference.engine import Ranked
 from service.process.server import DrainingServer, configure
-from service.recommend.batcher import Observers
+from service.ranking.batcher import Observers
 from service.store.circuit_breaker import CALLS
 
 
@@ -223,7 +223,7 @@ def test_one_odd_request_does_not_fail_its_batch(make_client, monkeypatch):
             raise ZeroDivisionError
         return encode_question(vocabulary, **question)
 
-    monkeypatch.setattr("service.recommend.pipeline.encode_question", fail_for_one)
+    monkeypatch.setattr("service.ranking.pipeline.encode_question", fail_for_one)
 
     async def ask_all():
         histories = [["i01"], ["i02"], ["i07"], ["i03"], ["i04"]]

@@ -10,8 +10,8 @@ from service.api.requests import MAX_REQUESTS
 from service.http.body import BATCH_MAX_BYTES
 from service.http.routes import recommend
 from service.inference.model import LiveModel
+from service.ranking.pipeline import Pipeline
 from service.recommend import time_slices
-from service.recommend.pipeline import Pipeline
 from service.recommend.recommender import MAX_BATCHED
 
 

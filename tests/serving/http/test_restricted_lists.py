@@ -19,7 +19,7 @@ from model.contract.bundle import MANIFEST, locate_bundle, read_bundle
 from service.api.similar import SimilarRequest
 from service.business_rules import arrangement
 from service.embedded.server import EmbeddedStore
-from service.recommend.batcher import BatcherStopped
+from service.ranking.batcher import BatcherStopped
 from service.recommend.similar import find_similar
 
 SIMILAR = Path(__file__).parent.parent / "similar"

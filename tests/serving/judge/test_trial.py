@@ -10,8 +10,8 @@ from model.contract.deployment.journal import last_entry, verify_journal
 from model.contract.deployment.live_scores import read_live_scores
 from model.contract.deployment.writer import change_deployment
 from service.judge import trial_keeper
+from service.ranking.recommendation_id import RecommendationIds
 from service.recommend.assignment import assign
-from service.recommend.recommendation_id import RecommendationIds
 from service.store.event import make_event
 
 CHAMPION, CANDIDATE = "20261121T101500-tiny", "20261122T101500-other"

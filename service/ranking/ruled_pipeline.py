@@ -6,9 +6,9 @@ from model.contract.query import Question
 from service.business_rules.arrangement import Arrangement
 from service.errors import EngineUnavailable
 from service.inference.model import LiveModel
-from service.recommend.pending import PendingRequest, start_stage
-from service.recommend.pipeline import Pipeline
-from service.recommend.rules import arrange, check_published
+from service.ranking.pending import PendingRequest, start_stage
+from service.ranking.pipeline import Pipeline
+from service.ranking.rules import arrange, check_published
 
 _Asked = tuple[PendingRequest, Arrangement, list[Question]]
 

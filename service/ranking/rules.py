@@ -16,7 +16,7 @@ from service.business_rules.arrangement import Arrangement
 from service.business_rules.caps import Cap, read_field
 from service.errors import EngineUnavailable, FieldError, Invalid
 from service.inference.model import LiveModel
-from service.recommend.pending import PendingRequest
+from service.ranking.pending import PendingRequest
 
 _NO_ROWS = FieldError(
     "/diversity", "not_published", "the bundle has no rows to compare items by: publish it with --similar"

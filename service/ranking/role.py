@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from model.contract.deployment.document import VariantName
 from service.api.responses import AnsweringVariant
-from service.recommend.recommendation_id import RecommendationIds
+from service.ranking.recommendation_id import RecommendationIds
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,13 @@ from service.inference.counted import Counted
 from service.inference.item_masks import Plan, plan_of
 from service.inference.model import LiveModel
 from service.inference.runner import EngineRunner
-from service.recommend.batcher import Expired
-from service.recommend.pending import PendingRequest, start_stage
-from service.recommend.recommendation_id import RecommendationIds
-from service.recommend.response import make_response
-from service.recommend.restrictions import Restrictions
-from service.recommend.role import Role
-from service.recommend.rules import check_published, rank_by_rules
+from service.ranking.batcher import Expired
+from service.ranking.pending import PendingRequest, start_stage
+from service.ranking.recommendation_id import RecommendationIds
+from service.ranking.response import make_response
+from service.ranking.restrictions import Restrictions
+from service.ranking.role import Role
+from service.ranking.rules import check_published, rank_by_rules
 from service.store.circuit_breaker import CircuitBreaker, ran_out
 from service.store.history import HistoryStore
 from service.store.records import History

@@ -18,8 +18,8 @@ from service.catalogue.overlay import Overlay
 from service.errors import Invalid, Overloaded
 from service.filters.filter import Filter
 from service.filters.parser import parse_filter
-from service.recommend import restrictions
-from service.recommend.restrictions import KEPT, Restrictions
+from service.ranking import restrictions
+from service.ranking.restrictions import KEPT, Restrictions
 from service.store.catalogue import LoggedChange
 from service.system.side_thread import SideThread
 

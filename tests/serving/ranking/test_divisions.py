@@ -12,9 +12,9 @@ from model.contract.attributes import gather_attributes
 from model.contract.vocabulary import Vocabulary
 from service.api.business_rules import Boost
 from service.errors import Invalid
-from service.recommend import divisions
-from service.recommend.divisions import KEPT, Divisions
-from service.recommend.restrictions import Restrictions
+from service.ranking import divisions
+from service.ranking.divisions import KEPT, Divisions
+from service.ranking.restrictions import Restrictions
 from service.system.side_thread import SideThread
 
 V = 30

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from service.recommend.batcher import RECENT, Batcher, BatcherStopped, Expired, Observers, QueueFull
+from service.ranking.batcher import RECENT, Batcher, BatcherStopped, Expired, Observers, QueueFull
 
 
 class AuthGuard:

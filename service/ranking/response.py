@@ -9,9 +9,9 @@ from service.api.business_rules import Pin
 from service.api.responses import HistoryState, RankedItem, Recommendation, Source
 from service.api.timestamps import format_rfc_3339
 from service.inference.model import LiveModel
-from service.recommend.pending import PendingRequest
-from service.recommend.role import Role
-from service.recommend.rules import mark_boosted, rank_by_rules
+from service.ranking.pending import PendingRequest
+from service.ranking.role import Role
+from service.ranking.rules import mark_boosted, rank_by_rules
 from service.store.records import History
 
 

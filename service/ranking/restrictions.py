@@ -20,7 +20,7 @@ from service.errors import Invalid
 from service.filters.changed_columns import Seen
 from service.filters.filter import Filter
 from service.inference.model import LiveModel
-from service.recommend.divisions import Divisions
+from service.ranking.divisions import Divisions
 from service.system.side_thread import SideThread
 
 KEPT = 64

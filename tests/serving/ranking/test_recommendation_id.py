@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.contract.deployment.document import VariantName
-from service.recommend.recommendation_id import GENERATIONS, MAX_CLOCK_STEP_MS, Origin, RecommendationIds
+from service.ranking.recommendation_id import GENERATIONS, MAX_CLOCK_STEP_MS, Origin, RecommendationIds
 
 FOREIGN_IDS = int(os.environ.get("FOREIGN_IDS", "200000"))
 KEY = "3f1c" * 8
