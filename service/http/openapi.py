@@ -9,16 +9,9 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from service.api.catalogue_requests import ItemChangeRequest, ItemPatchRequest, ItemRequest, ItemsRequest
-from service.api.requests import (
-    CandidateRequest,
-    DeploymentRequest,
-    EventRequest,
-    EventsRequest,
-    RecommendBatchRequest,
-    RecommendRequest,
-    ShareRequest,
-    UseRequest,
-)
+from service.api.deployment_requests import CandidateRequest, DeploymentRequest, ShareRequest, UseRequest
+from service.api.event_requests import EventRequest, EventsRequest
+from service.api.requests import RecommendBatchRequest, RecommendRequest
 from service.api.responses import ProblemDescription
 from service.api.similar import SimilarRequest
 from service.auth.guard import SCHEME

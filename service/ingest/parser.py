@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.api.requests import MAX_EVENTS, EventRequest
+from service.api.event_requests import MAX_EVENTS, EventRequest
 from service.api.responses import Rejection
 from service.api.validation import Validator, require_array
 from service.errors import FieldError, Invalid

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api.requests import EventRequest, EventsRequest
+from service.api.event_requests import EventRequest, EventsRequest
 from service.api.responses import Receipt
 from service.auth.guard import GuardedRoute, requires_scope
 from service.errors import Overloaded, StoreUnavailable
