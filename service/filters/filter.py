@@ -1,8 +1,7 @@
-"""A filter of a request: which items it allows, by an item's metadata or by the columns of a model's bundle."""
+"""A filter of a request: which items it allows, by the columns of a model's bundle and of what changed since."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from model.contract.allowed import Allowed
 from model.contract.attributes import Attributes
@@ -24,10 +23,6 @@ class Filter:
     def fields(self) -> frozenset[str]:
         """The fields that it has conditions on."""
         return frozenset(leaf.field for leaf in self.root.leaves())
-
-    def matches(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether it allows an item of this metadata: as `allow` does, for an item whose metadata changed."""
-        return self.root.holds(metadata)
 
     def check(self, attributes: Attributes) -> None:
         """Raise Invalid, with pointers from /filter on, if a field or the type of a condition is not that of a column.

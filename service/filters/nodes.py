@@ -1,18 +1,19 @@
-"""The parts of a filter. Each tells whether an item's metadata matches, and which items do by the columns of all.
+"""The parts of a filter. Each tells which items match by the columns of all, or of those that changed.
 
-Both ways read values alike (model/contract/columns.py). Parts are immutable; equal ones match the same items.
+Parts are immutable; equal ones match the same items.
 """
 
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from model.contract.columns import Bounds, Value, read_values
+from model.contract.columns import Bounds, Value
 
 Mask = NDArray[np.bool_]
 """(V + 2) by item index, or by a table's places for items from 1 on; what it says of PAD and [mask] does not matter."""
@@ -57,9 +58,6 @@ class Table(Protocol):
 class Node(Protocol):
     """A part of a filter."""
 
-    def holds(self, metadata: Mapping[str, Any]) -> bool:
-        """Whether an item of this metadata matches."""
-
     def mark(self, table: Table) -> Mask:
         """Which items match, as a mask of the caller's own. Every leaf must fit the columns."""
 
@@ -72,9 +70,6 @@ class All:
     """Matches where all parts do."""
 
     parts: tuple[Node, ...]
-
-    def holds(self, metadata: Mapping[str, Any]) -> bool:
-        return all(part.holds(metadata) for part in self.parts)
 
     def mark(self, table: Table) -> Mask:
         return reduce(np.ndarray.__iand__, (part.mark(table) for part in self.parts))
@@ -89,9 +84,6 @@ class AnyOf:
 
     parts: tuple[Node, ...]
 
-    def holds(self, metadata: Mapping[str, Any]) -> bool:
-        return any(part.holds(metadata) for part in self.parts)
-
     def mark(self, table: Table) -> Mask:
         return reduce(np.ndarray.__ior__, (part.mark(table) for part in self.parts))
 
@@ -105,9 +97,6 @@ class Not:
 
     part: Node
 
-    def holds(self, metadata: Mapping[str, Any]) -> bool:
-        return not self.part.holds(metadata)
-
     def mark(self, table: Table) -> Mask:
         mask = self.part.mark(table)
         return np.logical_not(mask, out=mask)
@@ -117,7 +106,7 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfField:
+class _OfField(ABC):
     """A condition on one field. `pointer` says where it stands in the filter, for errors."""
 
     field: str
@@ -128,12 +117,12 @@ class _OfField:
         self._mark_in(table.columns[self.field], mask)
         return mask
 
-    def _mark_in(self, column: Column, mask: Mask) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _mark_in(self, column: Column, mask: Mask) -> None: ...
 
+    @abstractmethod
     def estimate(self, column: Column) -> int:
         """About the most nanoseconds that it takes to mark the items of its column."""
-        raise NotImplementedError
 
     def leaves(self) -> Iterator["Leaf"]:
         yield self  # type: ignore[misc]  # its subclasses are the leaves
@@ -150,9 +139,6 @@ class In(_OfField):
         """Whether the values are numbers."""
         return isinstance(next(iter(self.values)), float)
 
-    def holds(self, metadata: Mapping[str, Any]) -> bool:
-        return not self.values.isdisjoint(read_values(metadata.get(self.field)))
-
     def _mark_in(self, column: Column, mask: Mask) -> None:
         column.mark_values(mask, self.values)
 
@@ -166,10 +152,6 @@ class Range(_OfField):
 
     bounds: Bounds
 
-    def holds(self, metadata: Mapping[str, Any]) -> bool:
-        values = read_values(metadata.get(self.field))
-        return any(isinstance(value, float) and self.bounds.hold(value) for value in values)
-
     def _mark_in(self, column: Column, mask: Mask) -> None:
         column.mark_range(mask, self.bounds)
 
@@ -182,9 +164,6 @@ class Exists(_OfField):
     """Matches an item that has a value, or one that has none."""
 
     wanted: bool
-
-    def holds(self, metadata: Mapping[str, Any]) -> bool:
-        return bool(read_values(metadata.get(self.field))) == self.wanted
 
     def _mark_in(self, column: Column, mask: Mask) -> None:
         column.mark_present(mask)

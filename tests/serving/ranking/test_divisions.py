@@ -100,7 +100,9 @@ def restrictions():
     """Those of a model of thirty items, of the years 0 to 29."""
     vocabulary = Vocabulary(ITEMS)
     known = {item_id: {"year": year} for year, item_id in enumerate(ITEMS)}
-    return Restrictions(SimpleNamespace(vocabulary=vocabulary, attributes=gather_attributes(vocabulary, known)))  # type: ignore[arg-type]  # as much of a model as is asked
+    attributes = gather_attributes(vocabulary, known)
+    model = SimpleNamespace(vocabulary=vocabulary, attributes=attributes, find_metadata=lambda _item_id: b"{}")
+    return Restrictions(model)  # type: ignore[arg-type]  # as much of a model as is asked
 
 
 def boost(add, **leaf):

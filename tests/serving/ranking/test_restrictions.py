@@ -22,6 +22,7 @@ from service.ranking import restrictions
 from service.ranking.restrictions import KEPT, Restrictions
 from service.store.catalogue import LoggedChange
 from service.system.side_thread import SideThread
+from tests.serving.filters.plain import matches
 
 ITEMS = [f"i{number}" for number in range(5)]
 
@@ -247,7 +248,8 @@ def test_changed_metadata_filter_as_if_published_anew(base, steps, beside):
             }
             wanted = parse_filter(document)
             allowed = await ask(found, overlay, wanted)
-            assert [bool(allowed.mask[place]) for place in range(1, 6)] == list(map(wanted.matches, merged.values()))
+            expected = [matches(document, metadata) for metadata in merged.values()]
+            assert allowed.mask[1:6].tolist() == expected
             anew = publish(merged).attributes
             if wanted.fields <= {*anew.columns}:
                 assert allowed.mask.tolist() == wanted.allow(anew).mask.tolist()
