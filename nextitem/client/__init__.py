@@ -17,10 +17,8 @@ if find_spec("httpx") is None:
     )
 
 from nextitem.client.answers import (
-    CandidateDescription,
     CatalogueReceipt,
     CatalogueState,
-    DeploymentDescription,
     ExportedEvent,
     FieldErrorDescription,
     FoundItem,
@@ -28,19 +26,15 @@ from nextitem.client.answers import (
     HistoryExport,
     HistoryState,
     ItemDescription,
-    ModelDescription,
-    ModelList,
     ModelName,
     RankedItem,
     Readiness,
     Reason,
     Receipt,
     Recommendation,
-    RefusedModel,
     Rejection,
     ScenarioState,
     SimilarItems,
-    VersionDescription,
 )
 from nextitem.client.asynchronous import AsyncClient
 from nextitem.client.blocking import Client
@@ -58,6 +52,14 @@ from nextitem.client.errors import (
     Unreachable,
 )
 from nextitem.client.ids import decode_id, encode_id
+from nextitem.client.model_answers import (
+    CandidateDescription,
+    DeploymentDescription,
+    ModelDescription,
+    ModelList,
+    RefusedModel,
+    VersionDescription,
+)
 from nextitem.client.requests import (
     Boost,
     EventRequest,

@@ -12,14 +12,13 @@ from nextitem.client.answers import (
     FoundItems,
     HistoryExport,
     ItemDescription,
-    ModelDescription,
-    ModelList,
     Readiness,
     Receipt,
     Recommendation,
     SimilarItems,
 )
 from nextitem.client.exchange import Done, Exchange, Lost, Pause, Reply, Send, advance, ask
+from nextitem.client.model_answers import ModelDescription, ModelList
 from nextitem.client.requests import (
     EventRequest,
     ItemChangeRequest,

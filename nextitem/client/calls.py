@@ -9,8 +9,6 @@ from nextitem.client.answers import (
     FoundItems,
     HistoryExport,
     ItemDescription,
-    ModelDescription,
-    ModelList,
     Readiness,
     Receipt,
     Recommendation,
@@ -18,6 +16,7 @@ from nextitem.client.answers import (
     SimilarItems,
 )
 from nextitem.client.exchange import Call
+from nextitem.client.model_answers import ModelDescription, ModelList
 from nextitem.client.reader import read
 from nextitem.client.requests import (
     DEFAULT_TIMEOUT_MS,

@@ -1,4 +1,4 @@
-"""Reads JSON into the dataclasses of answers.py, checked by their annotations."""
+"""Reads JSON into the dataclasses of answers.py and model_answers.py, checked by their annotations."""
 
 import dataclasses
 import json

@@ -5,7 +5,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from model.contract.deployment.document import VariantName
-from service.api.responses import RefusedModel
+from service.api.model_responses import RefusedModel
 
 
 class WorkerDescription(TypedDict):

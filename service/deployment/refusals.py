@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from service.api.responses import RefusedModel
+from service.api.model_responses import RefusedModel
 from service.api.timestamps import format_rfc_3339
 from service.errors import ModelRefused
 

@@ -7,6 +7,7 @@ from typing import Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from service.api.model_responses import RefusedModel
 from service.api.operator_responses import (
     ArchiveDescription,
     ProblemRow,
@@ -15,7 +16,6 @@ from service.api.operator_responses import (
     WorkerDescription,
     WorkersDescription,
 )
-from service.api.responses import RefusedModel
 from service.api.timestamps import format_rfc_3339
 from service.errors import StoreUnavailable
 from service.health import Health

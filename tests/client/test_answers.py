@@ -5,8 +5,9 @@ import pickle
 
 import pytest
 
-from nextitem.client.answers import FoundItems, ModelDescription, ProblemDescription, Receipt, Recommendation
+from nextitem.client.answers import FoundItems, ProblemDescription, Receipt, Recommendation
 from nextitem.client.errors import ClientError, EventsRejected, Problem, read_problem, read_retry_after
+from nextitem.client.model_answers import ModelDescription
 from nextitem.client.reader import Mismatch, read
 
 ANSWER = {

@@ -8,16 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from model.contract.deployment.document import Deployment
+from service.api.model_responses import CandidateDescription, ModelDescription
 from service.api.operator_responses import RecentUser, RecentUsers
-from service.api.responses import (
-    CandidateDescription,
-    ExportedEvent,
-    FoundItem,
-    FoundItems,
-    HistoryExport,
-    ItemDescription,
-    ModelDescription,
-)
+from service.api.responses import ExportedEvent, FoundItem, FoundItems, HistoryExport, ItemDescription
 from service.api.timestamps import format_rfc_3339
 from service.auth.audit import audited, users_listed
 from service.auth.guard import GuardedRoute, requires_scope

@@ -17,8 +17,9 @@ from model.contract.deployment.versions import Version, list_versions
 from model.contract.deployment.writer import change_deployment
 from model.contract.manifest import BundleError
 from service.api.deployment_requests import CandidateRequest, DeploymentRequest, ShareRequest, UseRequest
+from service.api.model_responses import DeploymentDescription, ModelList, RefusedModel, VersionDescription
 from service.api.operator_responses import TrialReport
-from service.api.responses import DeploymentDescription, ModelList, Refreshed, RefusedModel, VersionDescription
+from service.api.responses import Refreshed
 from service.api.validation import Validator
 from service.auth.audit import KEY_ID
 from service.auth.guard import GuardedRoute, requires_scope

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 import pytest
 from typing_extensions import is_typeddict  # of its own kind of TypedDict, too
 
-from nextitem.client import answers, calls, errors, recording, requests
+from nextitem.client import answers, calls, errors, model_answers, recording, requests
 from nextitem.client.answers import Receipt
 from nextitem.client.settings import Limits
 from service.api import operator_responses
@@ -55,14 +55,19 @@ NOT_FOR_APPLICATIONS = {
 OF_THESE = {
     *("Liveness", "Refreshed", "DeploymentRequest", "UseRequest", "ShareRequest", "CandidateRequest"),
     *("EventsRequest", "ItemsRequest", "RecommendBatchRequest"),  # what is around requests that the client has
-    *(name for name, kind in vars(operator_responses).items() if is_typeddict(kind) and name not in vars(answers)),
+    *(
+        name
+        for name, kind in vars(operator_responses).items()
+        if is_typeddict(kind) and name not in vars(answers) | vars(model_answers)
+    ),
 }
 """Their schemas."""
 
 ANSWERS = {
     kind.__name__: kind
-    for kind in vars(answers).values()
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == answers.__name__
+    for module in (answers, model_answers)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
 }
 REQUESTS = {name: kind for name, kind in vars(requests).items() if typing.is_typeddict(kind)}
 
