@@ -11,6 +11,8 @@ Axe = pytest.importorskip(
 ).Axe
 expect.set_options(timeout=20_000)  # machines may be busy
 
+SETTLE = "() => Promise.allSettled(document.getAnimations().map(animation => animation.finished))"
+"""Waits until nothing moves or fades in any more: axe would measure the contrast of what is half there."""
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 
@@ -87,5 +89,6 @@ def check(page, combinations):
     for scheme, size in combinations:
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size(size)
+        page.evaluate(SETTLE)
         found = Axe().run(page)
         assert found.violations_count == 0, f"{scheme} {size}\n{found.generate_report()}"

@@ -57,7 +57,7 @@ def walk(node: Any) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def known_metrics(alert_rules: list[dict[str, Any]], recording_rules: list[dict[str, Any]]) -> set[str]:
     """Every sample's name that is not deprecated: the service's, the recorded ones, and Prometheus' own."""
-    assert len(alert_rules) == 28
+    assert len(alert_rules) == 29
     metrics = Metrics(event_types=["view"], model_version="v", routes=[("/x", "GET")])
     exposed = metrics.expose().decode()
     sampled = set(re.findall(r"^([a-z_]+)[{ ]", exposed, re.MULTILINE)) | {"nextitem_model_info", "nextitem_build_info"}
