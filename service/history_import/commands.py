@@ -25,6 +25,8 @@ from service.store.records import Outcome
 PROGRAM: Final = "nextitem-serve import"
 FAILED, BAD_LOG, INTERRUPTED = 1, 2, 130
 """Exit statuses: the store failed, or a user's data is damaged; the log or an option is no good; Ctrl-C."""
+REWRITE_PAUSE_S = 1.0
+"""How often a store that rewrites its file is asked whether it is done."""
 
 
 def import_log(settings: Settings, **given: Any) -> int:  # noqa: ANN401 - the fields of ImportOptions
@@ -105,6 +107,11 @@ async def _require_safety(url: str, settings: Settings) -> None:
     histories = open_histories(url, settings)
     try:
         await histories.ping()
+        if histories.guard.strict and histories.guard.waits_for_rewrite:
+            _tell("Waiting until the store has rewritten its append-only file")
+            while histories.guard.waits_for_rewrite:
+                await asyncio.sleep(REWRITE_PAUSE_S)
+                await histories.ping()
         histories.guard.require()
     finally:
         await histories.close()

@@ -24,6 +24,7 @@ SAFE: Final[Mapping[str, str]] = {
 }
 """Settings with which a store never loses acknowledged events."""
 
+REWRITING: Final = "aof_rewrite_in_progress"
 CLUSTER: Final = "cluster_enabled"
 """Unsafe with any --durability: most users' keys are on another node."""
 
@@ -64,7 +65,7 @@ def check_persistence(info: Mapping[str, Any]) -> UnsafeSettings:
     if info.get("aof_last_write_status", "ok") != "ok":
         unsafe["aof_last_write_status"] = "is not ok: check the store's log and its disk"
     if int(info.get("aof_rewrite_in_progress", 0)) or int(info.get("aof_rewrite_scheduled", 0)):
-        unsafe["aof_rewrite_in_progress"] = "is 1: wait until the append-only file is rewritten"
+        unsafe[REWRITING] = "is 1: wait until the append-only file is rewritten"
     return unsafe
 
 
@@ -80,6 +81,11 @@ class DurabilityGuard:
     def known_safe(self) -> bool:
         """Whether the store was safe at the last check."""
         return self._unsafe is not None and not self._unsafe
+
+    @property
+    def waits_for_rewrite(self) -> bool:
+        """Whether nothing speaks against the store but that it rewrites its append-only file, which ends by itself."""
+        return self._unsafe is not None and set(self._unsafe) == {REWRITING}
 
     @property
     def needs_check(self) -> bool:

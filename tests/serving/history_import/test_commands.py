@@ -16,8 +16,9 @@ from redis import Redis
 from service.cli import main
 from service.embedded.server import EmbeddedStore
 from service.errors import StoreUnavailable
-from service.history_import import sender
+from service.history_import import commands, sender
 from service.ingest.parser import parse_events
+from service.store import calls, durability
 from service.store.connection import connect
 from service.store.history import HistoryStore
 from service.store.history_import import HistoryImport
@@ -392,6 +393,18 @@ def test_an_unsafe_store_is_refused_before_the_log_is_read(command, raw, setting
     assert "events read" not in said
     assert raw.dbsize() == 0
     assert command(log, "--durability", "relaxed")[0] == 0
+
+
+def test_a_store_that_rewrites_its_file_is_waited_for(command, raw, log, monkeypatch):
+    """As an embedded one does after it starts with a file that has grown: it is asked until it is done."""
+    answers = [{durability.REWRITING: "is 1"}] * 2
+    monkeypatch.setattr(commands, "REWRITE_PAUSE_S", 0.0)
+    monkeypatch.setattr(calls, "check_persistence", lambda _info: answers.pop() if answers else {})
+    status, said, _ = command(log)
+    assert status == 0
+    assert "Waiting until the store has rewritten" in said
+    assert answers == []
+    assert raw.dbsize() > 0
 
 
 def test_a_store_that_is_not_there_is_said(log, tmp_path, capsys, monkeypatch):
