@@ -72,9 +72,8 @@ class Tree:
 @contextmanager
 def serve(name: str, tree: Path, python: str, bundle: Path, folder: Path) -> Iterator[Tree]:
     """Start the service of a tree over a store of its own, with histories."""
-    log, store = folder / "log", EmbeddedStore(folder / "store")
-    store.start()
-    try:
+    log = folder / "log"
+    with EmbeddedStore(folder / "store") as store:
         command = [python, parent_death.__file__, str(os.getpid()), python, "-m", "service.cli"]
         options = ["--bundle", str(bundle), "--port", "0", "--redis-url", store.url, "--workers", "1"]
         environment = {**os.environ, "PYTHONPATH": str(tree), "NEXTITEM_JUDGE": "off"}
@@ -87,8 +86,6 @@ def serve(name: str, tree: Path, python: str, bundle: Path, folder: Path) -> Ite
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()
-    finally:
-        store.stop()
 
 
 def _await_url(process: "subprocess.Popen[bytes]", log: Path) -> str:
@@ -156,8 +153,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 for tree in trees if pair % 2 else trees[::-1]:
                     tree.take_turn(connections, options.seconds)
             say(f"{connections} connections, {options.pairs} pairs, new/old: {compare(*trees)}")
-            for tree in trees:
-                tree.cpu_us, tree.rate, tree.p50_ms = [], [], []
     return 0
 
 
