@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from service.system import parent_death
 SAFE_OPTIONS: Final[Mapping[str, str]] = {"appendonly": "yes", "appendfsync": "always", "save": ""}
 
 _START_LIMIT_S = 60
+_SERVING = re.compile(r"Serving .* at (https?://[^,]+), store ")
 
 
 class StoreProcess:
@@ -141,8 +143,9 @@ def _running(process: asyncio.subprocess.Process | None) -> asyncio.subprocess.P
 
 
 def read_url(message: str) -> str | None:
-    """Where a service answers, by what it logs once it does; None of any other message."""
-    return message.split(" at ")[1].partition(",")[0] if message.startswith("Serving ") else None
+    """Where a service answers, by what it logs once it does; None of any other message, a candidate's among them."""
+    match = _SERVING.match(message)
+    return match[1] if match else None
 
 
 def find_url(log: bytes) -> str | None:
