@@ -25,7 +25,7 @@ from training.fit.resuming import check_folder
 from training.logs.items import read_items
 from training.logs.reader import make_options, read_log
 from training.recipe import DataRecipe, Recipe, make_recipe
-from training.recipe_models import NetworkRecipe
+from training.recipe_models import BASELINES, NetworkRecipe
 from training.runs.chosen import WINNER
 from training.runs.evaluate import cut
 from training.runs.lock import FIT, hold_lock
@@ -103,6 +103,9 @@ def _find_record(order: Order) -> dict[str, Any] | None:
 def _begin(order: Order, say: Say) -> tuple[_Material, Recipe, Plan, Costs, Callable[[Network], None] | None]:
     """Read, look, choose and measure. Returns what there is, how to train, and what sets the first weights."""
     clock = order.clock
+    for name in BASELINES:
+        if f"model.name={name}" in order.settings:
+            raise RecipeError(f"{name} counts: fit it by its name, `nextitem-train fit {name}`")
     metadata, log, data = _read(order)
     named = {setting.partition("=")[0].strip() for setting in order.settings}
     traits = look_at(log, order.data, metadata, options=make_options(data), test_share=data.test_share)
@@ -113,8 +116,6 @@ def _begin(order: Order, say: Say) -> tuple[_Material, Recipe, Plan, Costs, Call
     say(describe_log_shortly(traits))
     say(tested_on)
     recipe = make_recipe(choice.recipe, order.settings)
-    if not isinstance(recipe.model, NetworkRecipe):
-        raise RecipeError(f"{recipe.model.name} counts: fit it by its name, `nextitem-train fit {recipe.model.name}`")
     check_device(recipe)
     split = cut(log, recipe.data)
     counters = count_counters(choice.counters, log, split, clock)

@@ -67,7 +67,7 @@ def share_out(
         min(MOST_VALIDATED, validation_users),
     )
     end = tested * costs.test + validated * (costs.mixing + costs.network) + pictures
-    training = max(_LEAST_TRAINING * left, left - end)
+    training = max(1.0, _LEAST_TRAINING * left, left - end)
     an_epoch = costs.epoch + validated * costs.network
     expected = min(float(epochs), training / an_epoch)
     return Plan(

@@ -25,10 +25,10 @@ _AT_ONCE = 64
 _MEASURED = 256
 """Questions that a speed is measured on at most, and the seconds after which fewer will do."""
 _ENOUGH_SECONDS = 1.0
-_COUNTING_SHARE, _ASKING_SHARE = 0.3, 0.1
+_COUNTING_SHARE, ASKING_SHARE = 0.3, 0.05
 """Of the minutes: counters that are slow to count are not begun after the first; one whose least test would take
 more than the second is left out."""
-LEAST_TESTED = 300
+LEAST_TESTED = 200
 """Users that a test asks at least, where the log has as many."""
 
 
@@ -59,7 +59,7 @@ def count_counters(names: Sequence[str], log: Log, split: Split, clock: Clock) -
         recipe = BASELINES[name](name=name)
         scorer = make_baseline(recipe, split.train, len(log.vocabulary), log.timestamps_ms)
         seconds = measure_scorer(scorer, split.validation)
-        if seconds * LEAST_TESTED > _ASKING_SHARE * clock.total:
+        if seconds * LEAST_TESTED > ASKING_SHARE * clock.total:
             found.left_out[name] = f"it takes {seconds * 1000:.0f} ms a question"
             continue
         found.scorers[name], found.seconds[name] = scorer, seconds

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from training.auto.budget import Costs, count_tested, describe_plan, format_seconds, share_out
+from training.auto.speeds import ASKING_SHARE, LEAST_TESTED
 
 COSTS = Costs(epoch=10.0, network=0.001, ranking=0.0005, rules=0.002, counters=0.01)
 SIZES = {"epochs": 30, "validation_users": 50_000, "test_users": 50_000}
@@ -14,7 +15,8 @@ SIZES = {"epochs": 30, "validation_users": 50_000, "test_users": 50_000}
 @pytest.mark.parametrize("slower", [1, 30])
 def test_everything_fits(total, slower):
     """Training, its validations, mixing, and tests together take what is left at most."""
-    costs = replace(COSTS, epoch=10.0 * slower, counters=0.01 * slower)
+    slowest = 6 * ASKING_SHARE * total / LEAST_TESTED  # slower counters are left out
+    costs = replace(COSTS, epoch=10.0 * slower, counters=min(0.01 * slower, slowest))
     plan = share_out(total=total, elapsed=0.1 * total, costs=costs, **SIZES)
     assert plan.train_seconds + plan.end_seconds + 0.1 * total <= 1.01 * total
     assert plan.seconds <= 1.01 * total
@@ -37,7 +39,7 @@ def test_late_training_leaves_fewer_to_test():
     plan = share_out(total=600, elapsed=10, costs=COSTS, **SIZES)
     assert count_tested(plan, COSTS, plan.end_seconds) == pytest.approx(plan.test_users, rel=0.2)
     assert count_tested(plan, COSTS, 0.4 * plan.end_seconds) < 0.6 * plan.test_users
-    assert count_tested(plan, COSTS, 0) == 300
+    assert count_tested(plan, COSTS, 0) == LEAST_TESTED
     assert count_tested(plan, COSTS, 10_000) == plan.test_users
 
 
