@@ -12,7 +12,7 @@ from training.auto.budget import Costs, Plan, count_tested, describe_plan, share
 from training.auto.choice import choose, choose_split, describe_log_shortly
 from training.auto.clock import Clock
 from training.auto.record import NETWORK, is_finished, read_record, write_record
-from training.auto.speeds import Counters, add_up, count_counters, measure_network
+from training.auto.speeds import Counters, add_up, count_counters, measure_network, measure_slowdown
 from training.auto.traits import look_at
 from training.auto.verdict import SESSIONS, Verdict, find_best, judge
 from training.data.interactions import Log
@@ -81,7 +81,8 @@ def fit_automatically(order: Order, say: Say, stop: Callable[[], bool]) -> Verdi
         progress = train_run(network, log, split, stop=stop, begin=begin)
         if not progress.finished:
             return None
-        users = count_tested(plan, costs, order.clock.left if record is None else plan.end_seconds)
+        left = order.clock.left if record is None else plan.end_seconds
+        users = count_tested(plan, costs, left / measure_slowdown(material.counters, split.validation))
         say(f"Testing {users:,} users ...")
         results = conclude_run(network, log, split, progress, material.counters.scorers, most_users=users)
         verdict = judge(results, network.recipe.name)

@@ -76,6 +76,14 @@ def measure_scorer(scorer: Scorer, questions: Questions) -> float:
     return (time.monotonic() - begun) / max(1, min(asked, len(rows)))
 
 
+def measure_slowdown(counters: Counters, questions: Questions) -> float:
+    """How many times slower than before this machine is now that others may use it, too; 1 at the least."""
+    name = next(iter(counters.scorers), None)
+    if name is None:
+        return 1.0
+    return max(1.0, measure_scorer(counters.scorers[name], questions) / counters.seconds[name])
+
+
 def measure_network(recipe: Recipe, log: Log, split: Split, seconds: float) -> NetworkSpeed:
     """Train an untrained network for some seconds, which nothing else comes of, and ask it."""
     assert isinstance(recipe.model, NetworkRecipe)  # noqa: S101 - no other is trained
