@@ -35,6 +35,8 @@ from training.runs.run import Run
 _FACTORISING_SHARE, _TRIAL_SHARE = 0.25, 0.03
 """Of the minutes: a factorisation that would take more is left out; a trial of the network takes so much."""
 _TRIAL_SECONDS = (0.2, 5.0)
+_COUNTED_AGAIN = 8
+"""How many times as long as to count rules once it takes to cut and sort them for mixing, test and bundle."""
 
 Say = Callable[[str], None]
 
@@ -149,14 +151,14 @@ def _choose_start(
     recipe: Recipe, material: _Material, clock: Clock
 ) -> tuple[Recipe, Callable[[Network], None] | None, str]:
     """The recipe, and what gives the items their first vectors, where there is time for it."""
+    assert isinstance(recipe.model, NetworkRecipe)  # noqa: S101 - others were refused
     if recipe.train.item_init != "ppmi":
         return recipe, None, ""
     related = count_related(material.split.train, len(material.log.vocabulary))
-    assert isinstance(recipe.model, NetworkRecipe)  # noqa: S101 - others were refused
     seconds = foretell_seconds(related, recipe.model.width)
     if seconds > _FACTORISING_SHARE * clock.left:
-        recipe = replace(recipe, train=replace(recipe.train, item_init="random"))
-        return recipe, None, f" It begins at random: to factorise what occurs together would take {seconds:.0f} s."
+        begun = replace(recipe, train=replace(recipe.train, item_init="random"))
+        return begun, None, f" It begins at random: to factorise what occurs together would take {seconds:.0f} s."
     vectors = factorise_related(related, recipe.model.width, recipe.train.seed)
     return recipe, partial(add_item_vectors, vectors=vectors), ""
 
@@ -169,12 +171,16 @@ def _add_costs(counters: Counters, epoch: float, question: float) -> Costs:
         ranking=min(counters.seconds.get("pop", question), question),
         rules=counters.seconds.get("rules", question),
         counters=add_up(counters.seconds),
+        preparing=_COUNTED_AGAIN * counters.counting.get("rules", 0.0),
     )
 
 
 def _fit_into(recipe: Recipe, plan: Plan, named: set[str]) -> Recipe:
     """The recipe with the plan's times and sizes, but for keys that the user set."""
-    planned = {"budget_seconds": round(plan.train_seconds, 1), "validation_users": plan.validation_users}
+    planned: dict[str, Any] = {
+        "budget_seconds": round(plan.train_seconds, 1),
+        "validation_users": plan.validation_users,
+    }
     kept = {key: value for key, value in planned.items() if f"train.{key}" not in named}
     return replace(recipe, train=replace(recipe.train, **kept))
 

@@ -25,6 +25,8 @@ class Costs:
     rules: float
     counters: float
     """One to every counter."""
+    preparing: float = 0.0
+    """All that has to be counted and sorted before the first question of mixing and tests."""
 
     @property
     def test(self) -> float:
@@ -56,7 +58,7 @@ def share_out(
     *, total: float, elapsed: float, costs: Costs, epochs: int, validation_users: int, test_users: int
 ) -> Plan:
     """Share out what is left of `total` seconds; so many epochs are wanted, and so many users can be asked."""
-    left = max(total - elapsed, 0.05 * total)
+    left = max(total - elapsed - costs.preparing, 0.05 * total)
     tested = _clip(_TEST_SHARE * left / costs.test, LEAST_TESTED, min(MOST_TESTED, test_users))
     pictures = min(_PICTURES_SECONDS, _PICTURES_SHARE * total)
     training = left - tested * costs.test - pictures
@@ -70,6 +72,7 @@ def share_out(
     training = max(1.0, _LEAST_TRAINING * left, left - end)
     an_epoch = costs.epoch + validated * costs.network
     expected = min(float(epochs), training / an_epoch)
+    end += costs.preparing
     return Plan(
         train_seconds=training,
         validation_users=validated,
@@ -83,7 +86,7 @@ def share_out(
 def count_tested(plan: Plan, costs: Costs, left: float) -> int:
     """How many users the test may ask when `left` seconds are left: at most as planned, and never fewer than a few."""
     pictures = min(_PICTURES_SECONDS, plan.end_seconds)
-    room = (left - plan.validation_users * costs.mixing - pictures) / costs.test
+    room = (left - costs.preparing - plan.validation_users * costs.mixing - pictures) / costs.test
     return _clip(room, min(LEAST_TESTED, plan.test_users), plan.test_users)
 
 

@@ -34,10 +34,12 @@ LEAST_TESTED = 200
 
 @dataclass
 class Counters:
-    """Counted baselines, what a question to each costs, and which were left out and why."""
+    """Counted baselines, what a question to each costs in seconds, and which were left out and why."""
 
     scorers: dict[str, Scorer] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    counting: dict[str, float] = field(default_factory=dict)
+    """What it took to count each."""
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -56,8 +58,9 @@ def count_counters(names: Sequence[str], log: Log, split: Split, clock: Clock) -
         if clock.elapsed > _COUNTING_SHARE * clock.total:
             found.left_out[name] = "no time was left to count it"
             continue
-        recipe = BASELINES[name](name=name)
+        recipe, begun = BASELINES[name](name=name), clock.elapsed
         scorer = make_baseline(recipe, split.train, len(log.vocabulary), log.timestamps_ms)
+        found.counting[name] = clock.elapsed - begun
         seconds = measure_scorer(scorer, split.validation)
         if seconds * LEAST_TESTED > ASKING_SHARE * clock.total:
             found.left_out[name] = f"it takes {seconds * 1000:.0f} ms a question"

@@ -1,6 +1,7 @@
 """Counts as a graph: numpy's answers, for any question; and a bundle like every other."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -43,7 +44,7 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS.values(), ids=KINDS)
+@pytest.fixture(params=list(KINDS.values()), ids=list(KINDS))
 def counted(request):
     """Each kind of counts."""
     return request.param
@@ -108,7 +109,7 @@ def test_bytes_hold_all_of_it(counted):
 def test_it_becomes_a_bundle(tmp_path):
     """With golden examples of its own; similar items and other scans are refused, for want of an item table."""
     vocabulary = Vocabulary([f"i{number:02}" for number in range(1, V + 1)])
-    described = {
+    described: dict[str, Any] = {
         "name": "rules",
         "vocabulary": vocabulary,
         "counts": np.arange(V),

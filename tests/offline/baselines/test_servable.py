@@ -25,6 +25,7 @@ def test_the_same_order_as_offline(make_histories, histories, name):
     recipe = BASELINES[name](name=name)
     offline = make_baseline(recipe, train, V, times_ms, leave_own_out=False).score(train).numpy()
     counted = count_for_service(recipe, train, V, times_ms)
+    assert counted is not None
     for row, history in enumerate(train):
         order = np.argsort(-counted.score(history), kind="stable")
         assert (np.diff(offline[row][order]) <= 1e-3 * np.abs(offline[row][order][:-1])).all()
