@@ -168,6 +168,35 @@ def _benchmark(options: argparse.Namespace) -> int:
     return 0
 
 
+def _sweep(options: argparse.Namespace) -> int:
+    from training.fit.interrupt import Interrupt  # noqa: PLC0415
+    from training.sweep.plan import make_plan  # noqa: PLC0415
+
+    plan = make_plan(
+        options.recipe,
+        options.settings,
+        tried=options.tried,
+        preset=options.preset,
+        grid=options.grid,
+        data=options.data,
+        items=options.items,
+        out=options.out,
+        trials=options.trials,
+        minutes=options.minutes,
+        prune=options.prune,
+    )
+    from training.sweep.command import run_sweep  # noqa: PLC0415 - imports torch, Optuna and matplotlib
+
+    with Interrupt() as interrupt:
+        swept = run_sweep(plan, interrupt.is_asked)
+    _say(swept.table)
+    _complain(f"written to {plan.out}: sweep.md, sweep.png{' and best.toml' if swept.has_best else ''}")
+    if swept.stopped:
+        _complain("stopped; finished trials are kept: run the same command to continue")
+        return 128 + (interrupt.received or INTERRUPTED - 128)
+    return 0
+
+
 def _attention(options: argparse.Namespace) -> int:
     run = _open_run(options.path)
     data = _read_data_settings(run.recipe.to_dict()["data"], options.settings)
@@ -298,6 +327,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "evaluate": _evaluate,
     "describe": _describe,
     "compare": _compare,
+    "sweep": _sweep,
     "attention": _attention,
     "benchmark": _benchmark,
     "publish": _publish,

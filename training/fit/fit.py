@@ -47,7 +47,7 @@ from training.runs.checkpoint import load_checkpoint, save_checkpoint, save_weig
 from training.runs.evaluate import cut, make_scorer, name_protocol, print_note
 from training.runs.lock import FIT, hold_lock
 from training.runs.networks import load_network, make_network
-from training.runs.progress import Epoch, Progress
+from training.runs.progress import Epoch, Progress, Tracker
 from training.runs.run import Run
 
 LENGTH = ("train.epochs", "train.budget_seconds")
@@ -158,11 +158,12 @@ def train_run(
     stop: Callable[[], bool],
     processes: Processes = ALONE,
     begin: Callable[[Network], None] | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> Progress:
     """Train the network of a started run from its checkpoint, if it has one. Returns the progress, `finished` or not.
 
     `begin` sets the weights that a fresh run begins with, in place of train.item_init. A split without validation
-    questions trains to the end of the epochs, and no epoch of it is recorded.
+    questions trains to the end of the epochs, and no epoch of it is recorded. `trackers` are told what happens.
     """
     recipe, device = run.recipe.train, choose_device(run.recipe.train.device)
     torch.manual_seed(recipe.seed)
@@ -186,7 +187,7 @@ def train_run(
         causal=network.causal,
         events=events,
     )
-    questions = _choose_users(split.validation, recipe.validation_users, recipe.seed)
+    questions = choose_users(split.validation, recipe.validation_users, recipe.seed)
 
     def validate() -> dict[str, float]:
         return average(evaluate(NetworkScorer(network, split.train, events), questions))
@@ -206,14 +207,21 @@ def train_run(
         return progress
     with Display(recipe, samples.steps) as display:
 
+        def note_step(state: Progress, loss: float) -> None:
+            display.show_step(state, loss)
+            for tracker in trackers:
+                tracker.note_step(state, loss)
+
         def note_epoch(epoch: Epoch, state: Progress) -> None:
             if epoch.validation:
                 run.append_epoch(replace(epoch, validation=dict(epoch.validation)))
             display.show_epoch(epoch, state)
+            for tracker in trackers:
+                tracker.note_epoch(epoch, state)
 
         loop(
             watcher=Watcher(
-                on_step=display.show_step,
+                on_step=note_step,
                 on_epoch=note_epoch,
                 keep=lambda: save_weights(run.kept, network),
                 save=lambda state: save_checkpoint(run.checkpoint, network, optimizer, state),
@@ -223,7 +231,7 @@ def train_run(
     return progress
 
 
-def _choose_users(questions: Questions, most: int | None, seed: int) -> Questions:
+def choose_users(questions: Questions, most: int | None, seed: int) -> Questions:
     """All validation questions, or the same random ones in every epoch."""
     if most is None or most >= len(questions):
         return questions
@@ -268,7 +276,7 @@ def _add_rules(run: Run, log: Log, split: Split, most: int) -> dict[str, Any]:
     recipe = run.recipe.train
     counts = count_rules(split.train, len(run.vocabulary))
     rules = cut_rules(counts, most).to(scorer.network.item_bias.device)
-    questions = _choose_users(split.validation, recipe.validation_users, recipe.seed)
+    questions = choose_users(split.validation, recipe.validation_users, recipe.seed)
     tried = try_rule_weights(scorer, RulesOfOthers(rules, counts, split.train), questions)
     rules.strength.fill_(choose_rule_weight(tried))
     save_weights(run.rules, rules)

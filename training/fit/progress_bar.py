@@ -71,3 +71,8 @@ class Display:
             return state.finished
         left = int(state.seconds * (1 - share) / share)
         return f"{left // 60}:{left % 60:02d} left (at most)"
+
+
+def say_minutes(seconds: float) -> str:
+    """A time as people say it: seconds below two minutes, then minutes."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,7 +1,8 @@
-"""The progress of a run, and the record of each epoch."""
+"""The progress of a run, the record of each epoch, and who is told of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass
@@ -38,3 +39,13 @@ class Epoch:
     seconds: float
     tokens_per_second: float
     validation: Mapping[str, float]
+
+
+class Tracker(Protocol):
+    """Who is told of a training while it goes on."""
+
+    def note_step(self, progress: Progress, loss: float) -> None:
+        """About once a second: the progress, and the mean loss so far in this epoch."""
+
+    def note_epoch(self, epoch: Epoch, progress: Progress) -> None:
+        """After each epoch: its record, and the progress behind it."""
