@@ -1,7 +1,7 @@
 """What to tell somebody who runs a command without the packages that it needs."""
 
 OURS = ("model", "service", "training")
-OPTIONAL = {"optuna": "sweep"}
+OPTIONAL = {"optuna": "sweep", "tensorboard": "tracking", "mlflow": "tracking"}
 """Packages of one command or option alone, and the extra that brings each."""
 
 

@@ -68,6 +68,14 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="item metadata as CSV, TSV or JSON: side information for the model, and metadata for publish",
     )
+    parser.add_argument(
+        "--tensorboard",
+        action="store_true",
+        help="write TensorBoard's event files into the folder tensorboard of the run",
+    )
+    parser.add_argument(
+        "--mlflow", metavar="URI", help="tell an MLflow server, or a database such as sqlite:///mlflow.db, of the run"
+    )
 
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:

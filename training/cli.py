@@ -60,7 +60,9 @@ def _fit(options: argparse.Namespace) -> int:
     from training.evaluation.results import find_weakness, format_results, format_rule_weight, format_verdict  # noqa: PLC0415
     from training.fit.fit import fit  # noqa: PLC0415 - imports torch
     from training.fit.interrupt import Interrupt  # noqa: PLC0415
+    from training.tracking.trackers import choose_trackers  # noqa: PLC0415
 
+    trackers = choose_trackers(tensorboard=options.tensorboard, mlflow=options.mlflow)
     with Interrupt() as interrupt:
         results = fit(
             recipe,
@@ -69,6 +71,7 @@ def _fit(options: argparse.Namespace) -> int:
             resume=options.resume,
             items=options.items,
             stop=interrupt.is_asked,
+            trackers=trackers,
         )
     if results is None:
         _complain(f"stopped; saved in {options.out}: run the same command with --resume to continue")

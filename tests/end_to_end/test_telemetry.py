@@ -1,4 +1,4 @@
-"""ONNX Runtime never gets to send anything home, whichever room imports it."""
+"""ONNX Runtime and MLflow never get to send anything home, whichever room imports them."""
 
 import os
 import subprocess

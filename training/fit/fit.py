@@ -12,19 +12,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.contract.atomic_files import write_whole
 from model.nets.network import Network
 from training.baselines.catalogue import make_baseline
 from training.baselines.rules import count_rules, cut_rules, require_room
 from training.baselines.rules_of_others import RulesOfOthers
 from training.data.event_features import learn_event_features
-from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.item_features import learn_columns
 from training.data.split import Questions, Split
 from training.environment import choose_device
-from training.errors import InputError, RecipeError, RunError
-from training.evaluation.attention import measure_attention
+from training.errors import RecipeError, RunError
 from training.evaluation.metrics import PRIMARY_METRIC, average
 from training.evaluation.protocol import PROTOCOLS, SEED, build_task, find_twin
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate, evaluate_task
@@ -33,21 +30,20 @@ from training.fit.batches import Samples
 from training.fit.distributed import ALONE, Processes, join_processes
 from training.fit.loop import SILENT, Watcher, find_end, train
 from training.fit.optimizer import make_optimizer
+from training.fit.pictures import draw_run
 from training.fit.ppmi import add_item_vectors, factorise_items
 from training.fit.progress_bar import Display
 from training.fit.rule_weight import choose_rule_weight, try_rule_weights
 from training.json_files import write_json
 from training.logs.items import read_items
 from training.logs.reader import read_log
-from training.plots.attention_map import draw_attention
-from training.plots.learning_curves import draw_curves
 from training.recipe import DataRecipe, Recipe
-from training.recipe_models import BASELINES, BaselineRecipe, TransformerRecipe
+from training.recipe_models import BASELINES, BaselineRecipe
 from training.runs.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from training.runs.evaluate import cut, make_scorer, name_protocol, print_note
 from training.runs.lock import FIT, hold_lock
 from training.runs.networks import load_network, make_network
-from training.runs.progress import Epoch, Progress, Tracker
+from training.runs.progress import Epoch, Progress, RunTracker, Tracker
 from training.runs.run import Run
 
 LENGTH = ("train.epochs", "train.budget_seconds")
@@ -66,6 +62,7 @@ def fit(
     items: Path | None,
     stop: Callable[[], bool],
     baselines: Sequence[str] = COMPARED,
+    trackers: Sequence[Callable[[Run], RunTracker]] = (),
 ) -> dict[str, Any] | None:
     """Train by a recipe into the folder `out`. Returns its results and those of some baselines, or None after a stop.
 
@@ -102,12 +99,15 @@ def fit(
 
         results = processes.broadcast(begin)
         if results is None:
+            told = [held.enter_context(track(run)) for track in trackers] if processes.first else []
             if isinstance(recipe.model, BaselineRecipe):
                 progress = Progress(finished="counted")
             else:
-                progress = train_run(run, log, split, stop=stop, processes=processes)
+                progress = train_run(run, log, split, stop=stop, processes=processes, trackers=told)
             if progress.finished:
                 results = processes.broadcast(lambda: conclude_run(run, log, split, progress, baselines))
+                for tracker in told:
+                    tracker.note_results(results)
     return results
 
 
@@ -265,7 +265,7 @@ def conclude_run(run: Run, log: Log, split: Split, progress: Progress, baselines
         "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
     run.write_ranks(scores[name].ranks)
-    _draw(run, progress, task.questions.histories)
+    draw_run(run, progress, task.questions.histories)
     write_json(run.path / "results.json", results)
     return results
 
@@ -284,19 +284,3 @@ def _add_rules(run: Run, log: Log, split: Split, most: int) -> dict[str, Any]:
         "strength": choose_rule_weight(tried),
         PRIMARY_METRIC: {f"{strength:g}": value for strength, value in tried.items()},
     }
-
-
-def _draw(run: Run, progress: Progress, histories: Histories) -> None:
-    if progress.epoch:
-        write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch, run.recipe))
-    if isinstance(run.recipe.model, TransformerRecipe):
-        _draw_attention(run, load_network(run, alone=True), histories)
-
-
-def _draw_attention(run: Run, network: Network, histories: Histories) -> None:
-    try:
-        found = measure_attention(network, histories)
-    except InputError as error:
-        print_note(f"{run.attention.name} was not written: {error}")
-    else:
-        write_whole(run.attention, draw_attention(found, run.recipe.model.name))

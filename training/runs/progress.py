@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 
 @dataclass
@@ -49,3 +50,16 @@ class Tracker(Protocol):
 
     def note_epoch(self, epoch: Epoch, progress: Progress) -> None:
         """After each epoch: its record, and the progress behind it."""
+
+
+class RunTracker(Tracker, Protocol):
+    """Who is told of a whole run: entered before its first step, and left when it has results or was stopped."""
+
+    def note_results(self, results: Mapping[str, Any]) -> None:
+        """What the test came to: the content of results.json."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

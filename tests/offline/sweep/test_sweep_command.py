@@ -27,6 +27,7 @@ epochs = 2
 batch_size = 16
 warmup_steps = 2
 """
+DEFAULTS = {"preset": None, "grid": False, "trials": 6, "minutes": None, "prune": True, "items": None}
 TRIED = ("train.learning_rate=1e-4..1e-1", "model.width=8,16")
 
 
@@ -43,8 +44,7 @@ def sweep(tmp_path, recipe, cycle_csv):
     """A function: sweep the recipe on the ring's log into a folder, and give back its plan and trials."""
 
     def run(*tried, out="sweep", name=recipe, data=cycle_csv, stop=lambda: False, **more):
-        defaults = {"preset": None, "grid": False, "trials": 6, "minutes": None, "prune": True, "items": None}
-        plan = make_plan(name, (), tried=tried, data=data, out=tmp_path / out, **{**defaults, **more})
+        plan = make_plan(name, (), tried=tried, data=data, out=tmp_path / out, **{**DEFAULTS, **more})
         swept = run_sweep(plan, stop)
         return plan, swept, read_trials(plan)
 
@@ -52,11 +52,18 @@ def sweep(tmp_path, recipe, cycle_csv):
 
 
 def read_trials(plan):
+    """The trials of a sweep, from its file."""
     study = Study(plan.out / "trials.db", plan.space, seed=1, prune=plan.prune)
     try:
         return study.list_trials()
     finally:
         study.close()
+
+
+def stop_after(steps):
+    """A wish to stop that comes when it has been asked about so often."""
+    left = iter(range(steps))
+    return lambda: next(left, None) is None
 
 
 def forget_time(trials):
@@ -73,9 +80,9 @@ def swept(tmp_path_factory, write_cycles):
     (folder / "small.toml").write_text(RECIPE)
     log = write_cycles(folder)
     command = ["sweep", str(folder / "small.toml"), "--data", str(log), "--out", str(folder / "sweep"), "--trials", "6"]
+    kept: list[Figure] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plot, "to_png", lambda figure: (kept.append(figure), to_png(figure))[1])
-        kept: list[Figure] = []
         assert main([*command, *(word for tried in TRIED for word in ("--try", tried))]) == 0
     plan = make_plan(
         str(folder / "small.toml"),
@@ -83,7 +90,7 @@ def swept(tmp_path_factory, write_cycles):
         tried=TRIED,
         data=log,
         out=folder / "sweep",
-        **{"preset": None, "grid": False, "trials": 6, "minutes": None, "prune": True, "items": None},
+        **DEFAULTS,
     )
     return plan, read_trials(plan), kept
 
@@ -177,13 +184,11 @@ def test_the_test_events_change_nothing(sweep, swept, tmp_path):
 
 def test_a_stopped_sweep_goes_on_as_if_it_had_not_been(sweep, swept, capsys):
     """Stopped in the middle of trials, again and again: the same values and numbers; the same command ends it."""
-    stops = 0
-    while True:
-        steps = iter(range(11))
-        _, ended, found = sweep(*TRIED, stop=lambda: next(steps, None) is None)
-        if not ended.stopped:
-            break
+    stops = -1
+    ended = None
+    while ended is None or ended.stopped:
         stops += 1
+        _, ended, found = sweep(*TRIED, stop=stop_after(11))
     assert stops >= 2
     assert forget_time(found) == forget_time(swept[1])
     told = capsys.readouterr().err
@@ -197,7 +202,7 @@ def test_a_stopped_sweep_goes_on_as_if_it_had_not_been(sweep, swept, capsys):
     assert len(more) == 7
 
 
-def test_another_sweep_needs_another_folder(sweep, swept, tmp_path, cycle_csv, capsys):
+def test_another_sweep_needs_another_folder(swept, tmp_path, capsys):
     """Other keys, another recipe, another log, a folder with something else in it: refused in a sentence."""
     plan, _, _ = swept
     command = ["sweep", plan.name, "--data", str(plan.data), "--out", str(plan.out), "--try", TRIED[0]]
@@ -262,7 +267,7 @@ def test_a_baseline_is_swept_in_one_pass(sweep):
     assert read_recipe(str(plan.out / "best.toml")).model.name == "rules"
 
 
-def test_what_is_worse_than_the_median_is_pruned(tmp_path, sweep):
+def test_what_is_worse_than_the_median_is_pruned(tmp_path):
     """After five finished trials; never without pruning. An epoch that is told twice counts once."""
     for prune in (True, False):
         study = Study(tmp_path / f"{prune}.db", [], seed=1, prune=prune)
