@@ -69,6 +69,12 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         help="item metadata as CSV, TSV or JSON: side information for the model, and metadata for publish",
     )
     parser.add_argument(
+        "--item-vectors",
+        type=Path,
+        metavar="FILE",
+        help="vectors of items, such as embeddings of their texts, to begin with: .parquet or .npz",
+    )
+    parser.add_argument(
         "--tensorboard",
         action="store_true",
         help="write TensorBoard's event files into the folder tensorboard of the run",

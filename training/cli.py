@@ -56,7 +56,8 @@ def _say(text: str) -> None:
 
 
 def _fit(options: argparse.Namespace) -> int:
-    recipe = read_recipe(options.recipe, options.settings)
+    begun = ["train.item_init=vectors"] if options.item_vectors else []
+    recipe = read_recipe(options.recipe, [*options.settings, *begun])
     from training.evaluation.results import find_weakness, format_results, format_rule_weight, format_verdict  # noqa: PLC0415
     from training.fit.fit import fit  # noqa: PLC0415 - imports torch
     from training.fit.interrupt import Interrupt  # noqa: PLC0415
@@ -72,6 +73,7 @@ def _fit(options: argparse.Namespace) -> int:
             items=options.items,
             stop=interrupt.is_asked,
             trackers=trackers,
+            item_vectors=options.item_vectors,
         )
     if results is None:
         _complain(f"stopped; saved in {options.out}: run the same command with --resume to continue")
@@ -172,32 +174,9 @@ def _benchmark(options: argparse.Namespace) -> int:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from training.fit.interrupt import Interrupt  # noqa: PLC0415
-    from training.sweep.plan import make_plan  # noqa: PLC0415
+    from training.sweep.entry import run_command  # noqa: PLC0415 - imports torch, Optuna and matplotlib
 
-    plan = make_plan(
-        options.recipe,
-        options.settings,
-        tried=options.tried,
-        preset=options.preset,
-        grid=options.grid,
-        data=options.data,
-        items=options.items,
-        out=options.out,
-        trials=options.trials,
-        minutes=options.minutes,
-        prune=options.prune,
-    )
-    from training.sweep.command import run_sweep  # noqa: PLC0415 - imports torch, Optuna and matplotlib
-
-    with Interrupt() as interrupt:
-        swept = run_sweep(plan, interrupt.is_asked)
-    _say(swept.table)
-    _complain(f"written to {plan.out}: sweep.md, sweep.png{' and best.toml' if swept.has_best else ''}")
-    if swept.stopped:
-        _complain("stopped; finished trials are kept: run the same command to continue")
-        return 128 + (interrupt.received or INTERRUPTED - 128)
-    return 0
+    return run_command(options)
 
 
 def _attention(options: argparse.Namespace) -> int:

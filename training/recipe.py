@@ -34,7 +34,7 @@ UNSEEN_NEGATIVES = ("bce", "bpr")
 """Losses that draw negatives for each target, unseen by its user."""
 OWN_NEGATIVES = (*UNSEEN_NEGATIVES, "gbce")
 """Losses that draw negatives for each target; the others share theirs in a batch."""
-ITEM_INITS = ("random", "ppmi")
+ITEM_INITS = ("random", "ppmi", "vectors")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 

@@ -28,6 +28,7 @@ from training.evaluation.ranking import NetworkScorer, Scorer, evaluate, evaluat
 from training.evaluation.results import describe_test
 from training.fit.batches import Samples
 from training.fit.distributed import ALONE, Processes, join_processes
+from training.fit.item_vectors import VECTORS, learn_item_start, read_item_start
 from training.fit.loop import SILENT, Watcher, find_end, train
 from training.fit.optimizer import make_optimizer
 from training.fit.pictures import draw_run
@@ -63,6 +64,7 @@ def fit(
     stop: Callable[[], bool],
     baselines: Sequence[str] = COMPARED,
     trackers: Sequence[Callable[[Run], RunTracker]] = (),
+    item_vectors: Path | None = None,
 ) -> dict[str, Any] | None:
     """Train by a recipe into the folder `out`. Returns its results and those of some baselines, or None after a stop.
 
@@ -91,10 +93,21 @@ def fit(
             else:
                 columns = learn_columns(recipe.model, metadata, log.vocabulary)
                 event_features = learn_event_features(recipe, log, split.train)
+                item_start = learn_item_start(recipe, item_vectors, log.vocabulary)
                 held.enter_context(hold_lock(out / FIT, "training"))
                 if run.exists:
                     raise RunError(f"another training has just begun {run.path}: continue that one with --resume")
-                run.start(recipe, log, metadata, columns, event_features, train=split.train, data=data, device=device)
+                run.start(
+                    recipe,
+                    log,
+                    metadata,
+                    columns,
+                    event_features,
+                    train=split.train,
+                    data=data,
+                    device=device,
+                    item_start=item_start,
+                )
             return run.read_results() if run.is_finished else None
 
         results = processes.broadcast(begin)
@@ -172,6 +185,8 @@ def train_run(
     fresh = processes.broadcast(lambda: not run.checkpoint.exists())
     if fresh and begin is not None:
         begin(network)
+    elif fresh and recipe.item_init == VECTORS:
+        add_item_vectors(network, read_item_start(run))
     elif fresh and recipe.item_init == "ppmi":
         count, width = network.item_count, network.config.width
         add_item_vectors(network, processes.broadcast(lambda: factorise_items(split.train, count, width, recipe.seed)))
@@ -206,17 +221,16 @@ def train_run(
         loop(watcher=SILENT)
         return progress
     with Display(recipe, samples.steps) as display:
+        told: Sequence[Tracker] = (display, *trackers)
 
         def note_step(state: Progress, loss: float) -> None:
-            display.show_step(state, loss)
-            for tracker in trackers:
+            for tracker in told:
                 tracker.note_step(state, loss)
 
         def note_epoch(epoch: Epoch, state: Progress) -> None:
             if epoch.validation:
                 run.append_epoch(replace(epoch, validation=dict(epoch.validation)))
-            display.show_epoch(epoch, state)
-            for tracker in trackers:
+            for tracker in told:
                 tracker.note_epoch(epoch, state)
 
         loop(

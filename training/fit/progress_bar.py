@@ -41,17 +41,17 @@ class Display:
         if self._bar is not None:
             self._bar.stop()
 
-    def show_step(self, state: State, loss: float) -> None:
+    def note_step(self, state: State, loss: float) -> None:
         """Take the loss so far in the epoch under way."""
         if self._bar is not None:
             text = f"epoch {state.epoch + 1}/{self._recipe.epochs}  loss {loss:.3f}{self._last}  {self._left(state)}"
             self._bar.update(self._task, completed=self._share(state), description=text)
 
-    def show_epoch(self, epoch: Epoch, state: State) -> None:
+    def note_epoch(self, epoch: Epoch, state: State) -> None:
         if epoch.validation:
             self._last = f"  {PRIMARY_METRIC} {epoch.validation[PRIMARY_METRIC]:.4f} (best {state.best:.4f})"
         if self._bar is not None:
-            self.show_step(state, epoch.loss)
+            self.note_step(state, epoch.loss)
         elif state.finished or time.monotonic() - self._said >= _PLAIN_EVERY_SECONDS:
             self._said = time.monotonic()
             head = f"epoch {epoch.epoch}/{self._recipe.epochs}  loss {epoch.loss:.3f}{self._last}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from training.errors import InputError, RecipeError
 from training.recipe import Recipe, make_recipe, read_recipe
+from training.recipe_models import require
 from training.sweep.presets import find_preset
 from training.sweep.space import (
     Parameter,
@@ -60,7 +61,13 @@ class Plan:
 
     def make_recipe(self, values: Mapping[str, Value]) -> Recipe:
         """The recipe of a trial. Raises RecipeError where its values do not go together."""
-        return change_recipe(self.recipe, self.list_settings(values))
+        recipe = change_recipe(self.recipe, self.list_settings(values))
+        require(
+            recipe.train.item_init != "vectors",
+            "train.item_init",
+            "random or ppmi in a sweep: --item-vectors is an option of fit",
+        )
+        return recipe
 
     def find_own(self) -> dict[str, Value] | None:
         """The values that the recipe has itself, where all of them are among those that are tried."""
