@@ -1,10 +1,10 @@
 """Item embeddings that begin with vectors from a file (`fit --item-vectors`, train.item_init = vectors).
 
 What is known of an item's text or picture says which items are alike, of those too that were seldom met. The vectors
-are centred and projected to their first principal axes, as many as the network is wide, each scaled to the same
-variance: the left singular vectors, as in the start by counts (training/fit/ppmi.py), at the same length. UniSRec and
-WhitenRec whiten text embeddings before a sequential recommender is trained on them (Hou et al., KDD 2022; Zhang et al.,
-ICDE 2024).
+are centred, projected to their first principal axes, as many as the network is wide, and half whitened: a component
+counts by the root of its singular value, so that one that dominates all vectors does not drown the others, and noise
+does not become as loud as they are (docs/decisions/0040). The rows are as long as those of the start by counts
+(training/fit/ppmi.py).
 """
 
 from pathlib import Path
@@ -74,7 +74,7 @@ def place_vectors(given: ItemVectors, vocabulary: Vocabulary, width: int) -> Ite
 
 
 def project(vectors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
-    """Vectors (N, E) as (N, min(D, E)): principal components of equal variance, with rows of LENGTH in the mean.
+    """Vectors (N, E) as (N, min(D, E)): U S^.5 of the centred ones' U S V', with rows of LENGTH in the mean.
 
     A component that the vectors do not have, since they lie in fewer dimensions, is zero.
     """
@@ -82,8 +82,7 @@ def project(vectors: NDArray[np.float32], width: int) -> NDArray[np.float32]:
     values, axes = np.linalg.eigh(centred.T @ centred)  # ascending
     values, axes = values[::-1][:width], axes[:, ::-1][:, :width]
     known = values > _NOTHING * max(float(values[0]), np.finfo(np.float64).tiny)
-    left = centred @ (axes[:, known] / np.sqrt(values[known]))
     found = np.zeros((len(vectors), len(values)))
-    found[:, known] = left
+    found[:, known] = centred @ axes[:, known] / values[known] ** 0.25  # values are the squares of S
     length = float(np.linalg.norm(found, axis=1).mean())
     return (found * (LENGTH / length if length else 0)).astype(np.float32)

@@ -78,7 +78,8 @@ def _read_parquet(path: Path) -> tuple[list[str], NDArray[np.float32]]:
         raise DataError(f"{path}: the column {lists[0]} holds no numbers")
     if len(lengths) > 1 or flat.null_count():
         raise DataError(f"{path}: the vectors must have the same length and no empty place")
-    return rows[item].to_list(), flat.cast(pl.Float32).to_numpy().reshape(len(rows), -1)
+    size = int(lengths[0]) if len(lengths) else 0
+    return rows[item].to_list(), flat.cast(pl.Float32).to_numpy().reshape(len(rows), size)
 
 
 def _read_npz(path: Path) -> tuple[list[str], NDArray[np.float32]]:

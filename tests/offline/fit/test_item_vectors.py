@@ -118,15 +118,17 @@ def test_a_run_that_goes_on_needs_the_rows_that_it_holds(tmp_path, log, vectors,
     assert "item_vectors.npy is missing" in capsys.readouterr().err
 
 
-def test_vectors_are_projected_whitened_and_scaled():
-    """As many components as the network is wide, uncorrelated, of one variance, in the mean as long as other starts."""
+def test_vectors_are_projected_half_whitened_and_scaled():
+    """As many components as the network is wide, uncorrelated, by the root of their size, as long as other starts."""
     draw = np.random.default_rng(1)
     given = (draw.standard_normal((200, 6)) * [9, 5, 3, 1, 0.5, 0.1] @ draw.standard_normal((6, 40)) + 7).astype(
         np.float32
     )
     found = project(given, 4)
     assert found.shape == (200, 4)
-    np.testing.assert_allclose(found.T @ found, np.eye(4) * (found[:, 0] @ found[:, 0]), atol=1e-4)
+    sizes = np.linalg.svd(given - given.mean(axis=0), compute_uv=False)[:4]
+    wanted = np.diag(sizes) / sizes[0] * (found[:, 0] @ found[:, 0])
+    np.testing.assert_allclose(found.T @ found, wanted, atol=1e-3 * wanted[0, 0])
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-6)
     assert np.linalg.norm(found, axis=1).mean() == pytest.approx(LENGTH, rel=1e-5)
     wide = project(given, 16)
@@ -219,7 +221,7 @@ def test_the_flag_and_the_recipe_go_together(tmp_path):
         learn_item_start(make_recipe({}, ["train.item_init=vectors"]), None, vocabulary)
     with pytest.raises(RecipeError, match=re.escape("goes with train.item_init = vectors, not ppmi")):
         learn_item_start(make_recipe({}, ["train.item_init=ppmi"]), tmp_path / "v.npz", vocabulary)
+    counted = make_recipe({"model": {"name": "rules"}}, ["train.item_init=vectors"])
     with pytest.raises(RecipeError, match="rules counts a log"):
-        counted = make_recipe({"model": {"name": "rules"}}, ["train.item_init=vectors"])
         learn_item_start(counted, tmp_path / "v.npz", vocabulary)
     assert learn_item_start(make_recipe({}), None, vocabulary) is None

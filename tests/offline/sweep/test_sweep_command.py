@@ -253,7 +253,7 @@ def test_a_grid_of_one_key_is_drawn_by_its_values(sweep, monkeypatch):
     assert list(np.asarray(mean.get_ydata())) == [
         pytest.approx(np.mean([trial.value for trial in found[start : start + 2]])) for start in (0, 2)
     ]
-    assert ended.table.count("\n| ") == 5
+    assert ended.table.count("\n| ") == 2 + 4
     sweep(preset="bert4rec-ablations", out="ablations", trials=2)
     axes = kept[1].axes[-1]
     assert [label.get_text() for label in axes.get_yticklabels()][:2] == ["as it is", "no positions"]
