@@ -190,8 +190,8 @@ def _wants_whole(recipe: Recipe, section: str, name: str) -> bool | None:
 
 
 def _list_keys(section: str) -> set[str]:
-    kinds = {"data": [DataRecipe], "model": list(MODELS.values()), "train": [TrainRecipe]}[section]
-    return {entry.name for kind in kinds for entry in fields(kind)}
+    kinds: dict[str, list[Any]] = {"data": [DataRecipe], "model": list(MODELS.values()), "train": [TrainRecipe]}
+    return {entry.name for kind in kinds[section] for entry in fields(kind)}
 
 
 def list_combinations(space: Sequence[Parameter]) -> list[dict[str, Value]]:
