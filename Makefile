@@ -169,7 +169,7 @@ $(VENV)/.run: pyproject.toml constraints.txt $(VENV)/.torch-$(TORCH)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.run
-	@$(PIP) install -c constraints.txt -e '.[service,training,test,browser,deploy,check]'
+	@$(PIP) install -c constraints.txt -e '.[service,training,sweep,tracking,test,browser,deploy,check]'
 	@touch $@
 
 .venv-security/.ready:

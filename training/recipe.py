@@ -34,7 +34,7 @@ UNSEEN_NEGATIVES = ("bce", "bpr")
 """Losses that draw negatives for each target, unseen by its user."""
 OWN_NEGATIVES = (*UNSEEN_NEGATIVES, "gbce")
 """Losses that draw negatives for each target; the others share theirs in a batch."""
-ITEM_INITS = ("random", "ppmi")
+ITEM_INITS = ("random", "ppmi", "vectors")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -237,14 +237,14 @@ def make_recipe(
         if not (equals and dot):
             raise RecipeError(f"--set needs section.key=value, not {setting!r}")
         _find(section, SECTIONS, "section")
-        sections.setdefault(section, {}).update(rename_keys(section, {key: _parse_value(text.strip())}, old_names))
+        sections.setdefault(section, {}).update(rename_keys(section, {key: parse_value(text.strip())}, old_names))
     if announce:
         announce_old_names(old_names, stored_in)
     checked: dict[str, Any] = {name: _check_section(name, entries) for name, entries in sections.items()}
     return Recipe(**checked)
 
 
-def _parse_value(text: str) -> object:
+def parse_value(text: str) -> object:
     """A TOML value, a number without its 0 (.5), `null` for an absent one, or else the text itself."""
     if text == "null":
         return None

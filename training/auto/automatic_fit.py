@@ -1,6 +1,6 @@
 """`fit` without a recipe, from a log to a verdict: look, choose, measure, train, mix, test, and say what to publish."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ from training.data.item_features import Metadata
 from training.data.split import Split
 from training.errors import RecipeError, RunError
 from training.fit.fit import check_device, conclude_run, train_run
+from training.fit.item_vectors import learn_item_start
 from training.fit.ppmi import add_item_vectors, count_related, factorise_related, foretell_seconds
 from training.fit.resuming import check_folder
 from training.logs.items import read_items
@@ -29,7 +30,7 @@ from training.recipe_models import BASELINES, NetworkRecipe
 from training.runs.chosen import WINNER
 from training.runs.evaluate import cut
 from training.runs.lock import FIT, hold_lock
-from training.runs.progress import Progress
+from training.runs.progress import Progress, RunTracker
 from training.runs.run import Run
 
 _FACTORISING_SHARE, _TRIAL_SHARE = 0.25, 0.03
@@ -48,9 +49,11 @@ class Order:
     data: Path
     out: Path
     items: Path | None
+    item_vectors: Path | None
     settings: tuple[str, ...]
     clock: Clock
     resume: bool
+    trackers: Sequence[Callable[[Run], RunTracker]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +83,16 @@ def fit_automatically(order: Order, say: Say, stop: Callable[[], bool]) -> Verdi
             held.enter_context(hold_lock(network.path / FIT, "training"))
             begin = None
         log, split = material.log, material.split
-        progress = train_run(network, log, split, stop=stop, begin=begin)
+        told = [held.enter_context(track(network)) for track in order.trackers]
+        progress = train_run(network, log, split, stop=stop, begin=begin, trackers=told)
         if not progress.finished:
             return None
         left = order.clock.left if record is None else plan.end_seconds
         users = count_tested(plan, costs, left / measure_slowdown(material.counters, split.validation))
         say(f"Testing {users:,} users ...")
         results = conclude_run(network, log, split, progress, material.counters.scorers, most_users=users)
+        for tracker in told:
+            tracker.note_results(results)
         verdict = judge(results, network.recipe.name)
         _keep_best_counter(verdict, order, material, users)
         name = NETWORK if verdict.winner == verdict.tested else verdict.winner
@@ -186,9 +192,11 @@ def _fit_into(recipe: Recipe, plan: Plan, named: set[str]) -> Recipe:
 
 
 def _start(run: Run, recipe: Recipe, material: _Material, order: Order) -> None:
+    vectors = order.item_vectors if isinstance(recipe.model, NetworkRecipe) else None
+    item_start = learn_item_start(recipe, vectors, material.log.vocabulary)
     run.start(
         recipe, material.log, material.metadata, (), None,
-        train=material.split.train, data=order.data, device=check_device(recipe),
+        train=material.split.train, data=order.data, device=check_device(recipe), item_start=item_start,
     )  # fmt: skip
 
 

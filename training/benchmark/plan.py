@@ -18,6 +18,7 @@ from training.evaluation.protocol import PROTOCOLS, SEED, EvaluationTask, requir
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate_task, remove_seen
 from training.evaluation.results import EVALUATION, describe_scores, describe_targets, describe_task
 from training.fit.fit import fit
+from training.fit.progress_bar import say_minutes
 from training.logs.items import read_items
 from training.logs.reader import read_log
 from training.recipe import Recipe, find_recipe, read_recipe
@@ -108,12 +109,8 @@ def measure_missing(plan: Plan, stop: Callable[[], bool]) -> list[Cell] | None:
         spent = time.monotonic() - begun
         left = spent / (done + 1) * (len(missing) - done - 1)
         found = document["metrics"][PRIMARY_METRIC]["value"]
-        console.print(f"  {PRIMARY_METRIC} {found:.4f}; {_say_minutes(spent)} spent, about {_say_minutes(left)} left")
+        console.print(f"  {PRIMARY_METRIC} {found:.4f}; {say_minutes(spent)} spent, about {say_minutes(left)} left")
     return cells
-
-
-def _say_minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | None:

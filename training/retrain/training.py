@@ -21,6 +21,7 @@ from training.data.item_features import Metadata, learn_columns
 from training.data.split import Split, hold_nothing_out
 from training.errors import RecipeError
 from training.fit.fit import COMPARED, check_device, conclude_run, train_run
+from training.fit.item_vectors import VECTORS
 from training.fit.ppmi import count_related
 from training.json_files import write_json
 from training.recipe import Recipe
@@ -169,6 +170,11 @@ def _describe_refit(results: dict[str, Any], epochs: int, seconds: float, why: s
 def _begin_run(path: Path, recipe: Recipe, job: Job, split: Split, source: Run | None) -> Run:
     """Start a run's folder. Codes of side information are the source's: its weights belong to them."""
     require_room(len(job.log.vocabulary), recipe.rules_per_item)
+    if source is None and recipe.train.item_init == VECTORS:
+        raise RecipeError(
+            "a cold start with train.item_init = vectors needs the file that only `fit --item-vectors` takes: "
+            "choose another start with --set train.item_init=ppmi"
+        )
     if source is None:
         columns = learn_columns(recipe.model, job.metadata, job.log.vocabulary)
         event_features = learn_event_features(recipe, job.log, split.train)

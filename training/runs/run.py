@@ -7,6 +7,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     samples.json                     some histories, for the parity check and the golden examples of a bundle
     metadata.json                    optional: what is known of the items
     features.json                    with side information: its columns' values, in the order of their codes
+    item_vectors.npy                 with train.item_init = vectors: what was added to the items' random embeddings
     behaviour.json                   with event features: event types and the edges of buckets
     metrics.jsonl                    one line an epoch
     checkpoint/last.safetensors      all that `fit --resume` needs
@@ -43,12 +44,13 @@ from numpy.typing import NDArray
 
 from model.contract.atomic_files import write_whole
 from model.contract.bundle_content import decode_counts, encode_counts
-from model.contract.npy import ARRAY_FAULTS
+from model.contract.npy import ARRAY_FAULTS, encode_arrays
 from model.contract.vocabulary import Vocabulary
 from training.data.event_features import EventFeatures
 from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.item_features import Column, Metadata, columns_from_json, columns_to_json
+from training.data.item_start import ITEM_VECTORS, ItemStart
 from training.data.split import count_items
 from training.environment import describe_environment
 from training.errors import RecipeError, RunError
@@ -204,9 +206,10 @@ class Run:
         train: Histories,
         data: Path,
         device: torch.device,
+        item_start: ItemStart | None = None,
     ) -> None:
         """Write all files known before the first step. config.json makes the folder a run, so it comes last."""
-        config = {
+        config: dict[str, Any] = {
             "recipe": recipe.to_dict(),
             "data": {
                 "file": data.name,
@@ -229,6 +232,9 @@ class Run:
         write_json(self.path / "samples.json", samples)
         if metadata is not None:
             write_json(self.path / "metadata.json", metadata)
+        if item_start is not None:
+            write_whole(self.path / ITEM_VECTORS, encode_arrays(item_start.rows))
+            config["item_vectors"] = item_start.description
         if columns:
             write_json(self.path / "features.json", columns_to_json(columns))
         if event_features is not None:
