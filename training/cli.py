@@ -57,7 +57,7 @@ def _say(text: str) -> None:
 
 def _fit(options: argparse.Namespace) -> int:
     recipe = read_recipe(options.recipe, options.settings)
-    from training.evaluation.results import find_weakness, format_results, format_rule_weight, format_verdict  # noqa: PLC0415
+    from training.evaluation.results import find_weakness, format_results, format_verdict, format_weights  # noqa: PLC0415
     from training.fit.fit import fit  # noqa: PLC0415 - imports torch
     from training.fit.interrupt import Interrupt  # noqa: PLC0415
 
@@ -76,8 +76,8 @@ def _fit(options: argparse.Namespace) -> int:
     _say(format_results(results, results["models"]))
     if "comparison" in results:
         _say(format_verdict(results["comparison"], results["users"]))
-    if recipe.rules_per_item is not None:
-        _say(format_rule_weight(results["rules"]))
+    for sentence in format_weights(results):
+        _say(sentence)
     _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")
     weakness = find_weakness(results)
     if weakness:
