@@ -1,4 +1,4 @@
-"""What the service knows of times reaches a network that was trained to read them: those of events, and of the request."""
+"""The times of stored events and that of the request reach a network that was trained to read them."""
 
 import time
 
@@ -23,10 +23,13 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def run(cycle_csv, tmp_path):
+def run(tmp_path):
     """A run whose weights are then drawn anew, so large that answers differ by times."""
+    rows = [f"u{user},i{(user + step) % 12:02},{1_700_000_000 + step**5}" for user in range(24) for step in range(6)]
+    log = tmp_path / "log.csv"
+    log.write_text("user,item,timestamp\n" + "\n".join(rows) + "\n")
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    assert main(["fit", "sasrec-original", "--data", str(cycle_csv), "--out", str(tmp_path / "run"), *settings]) == 0
+    assert main(["fit", "sasrec-original", "--data", str(log), "--out", str(tmp_path / "run"), *settings]) == 0
     run = Run.open(tmp_path / "run")
     network = load_network(run)
     torch.manual_seed(1)

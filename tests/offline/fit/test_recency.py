@@ -1,4 +1,4 @@
-"""What is popular of late beside a network: what is counted for whom, how it is weighed, and that it is what is served."""
+"""What is popular of late beside a network: what is counted, how it is weighed, and that it is served."""
 
 import json
 
