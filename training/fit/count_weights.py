@@ -65,7 +65,7 @@ def try_weights(
             for rule_weight in by_rules:
                 with_rules = alone + rule_weight * lift
                 for weight in by_recency:
-                    scores = with_rules.clone() if recent is None else with_rules + weight * recent
+                    scores = with_rules if recent is None else with_rules + weight * recent
                     greater, ties, _ = rank_batch(scores, batch)
                     totals[Weights(rule_weight, weight)] += float(np.sum(measure_ranks(greater, ties)[PRIMARY_METRIC]))
             answered(len(rows))

@@ -69,7 +69,7 @@ def _load_recency(run: Run, recent: NDArray[np.int64] | None) -> Recency:
     load_weights(run.recency, recency)
     if recent is not None:
         recency.counts = torch.from_numpy(recent)
-    if not bool(torch.isfinite(recency.weight)) or min(recency.weight, recency.counts.min()) < 0:
+    if not bool(torch.isfinite(recency.weight) & (recency.weight >= 0) & (recency.counts >= 0).all()):
         raise RunError(f"{run.recency} is not what a run writes: a weight or count is not a number of at least 0")
     return recency
 

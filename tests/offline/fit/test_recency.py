@@ -3,12 +3,9 @@
 import json
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 
-from model.contract.bundle import read_bundle
-from model.nets.network import SequenceNetwork
 from model.nets.registry import make_network
 from training.baselines.popular import count_recent
 from training.baselines.rules import count_rules, learn_rules
@@ -25,7 +22,7 @@ from training.runs.networks import load_network
 from training.runs.recency import Recency, count_for
 from training.runs.run import Run
 
-DAY_S, DAYS, A_DAY, ITEMS = 86_400, 40, 30, 40
+DAY_S, DAYS, A_DAY, ITEMS = 86_400, 40, 60, 90
 BEGIN_S = 1_700_000_000
 SETTINGS = (
     *("model.max_length=8", "model.width=8", "model.layers=1", "train.epochs=1", "train.batch_size=64"),
@@ -34,14 +31,14 @@ SETTINGS = (
 
 
 def write_fashions(path, *, seed=1):
-    """Each day three items of 40 are in fashion and make nine events of ten; of 60 users some come every day."""
+    """Six items of 90 make nine events of ten for four days, then the next six; validation and test begin midway."""
     draw = np.random.default_rng(seed)
     lines = ["user,item,timestamp"]
     for day in range(DAYS):
         for event in range(A_DAY):
             in_fashion = draw.random() < 0.9
-            item = (day // 2 * 3 + draw.integers(3)) % ITEMS if in_fashion else draw.integers(ITEMS)
-            lines.append(f"u{draw.integers(60):02},i{item:02},{BEGIN_S + day * DAY_S + event * 60}")
+            item = ((day + 2) // 4 * 6 + draw.integers(6)) % ITEMS if in_fashion else draw.integers(ITEMS)
+            lines.append(f"u{draw.integers(99):02},i{item:02},{BEGIN_S + day * DAY_S + event * 60}")
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -115,27 +112,16 @@ def test_no_test_event_has_a_say_in_the_weight(fitted, tmp_path):
     assert one["models"] != other["models"]
 
 
-def test_a_bundle_knows_the_last_days_of_the_whole_log(fitted):
-    """Its graph scores as the network alone and the weighed logarithms of the newest counts: an ordinary bias."""
+def test_what_is_published_knows_the_last_days_of_the_whole_log(fitted):
+    """It scores as the network alone and the weighed logarithms of the newest counts: an ordinary bias."""
     run = Run.open(fitted / "run")
-    assert main(["publish", str(run.path), "--out", str(fitted / "bundles")]) == 0
-    bundle = read_bundle(fitted / "bundles")
-    assert bundle.manifest.name == "bert4rec-recent"
     log = read_log(fitted / "log.csv", run.recipe.data)
     weight = json.loads((run.path / "results.json").read_text())["recency"]["weight"]
-    network = load_network(run, alone=True)
-    assert isinstance(network, SequenceNetwork)
-    item_ids = torch.tensor([[5, 9, network.item_count + 1]], dtype=torch.int32)
-    with torch.inference_mode():
-        alone = network(item_ids, torch.tensor([3], dtype=torch.int32))[0].numpy()
-    wanted = alone + weight * np.log1p(count_recent(log.histories, len(log.vocabulary), log.timestamps_ms, 2))
-    best = np.argsort(-wanted, kind="stable")[:5]
-    session = onnxruntime.InferenceSession(bundle.network, providers=["CPUExecutionProvider"])
-    none = np.zeros((1, 1), dtype=np.int32)
-    feed = {"item_ids": item_ids.numpy(), "lengths": np.array([3], np.int32), "exclude": none, "candidates": none}
-    indexes, scores = session.run(["indexes", "scores"], {**feed, "k": np.array([5], np.int64)})
-    assert indexes[0].tolist() == (best + 1).tolist()
-    np.testing.assert_allclose(scores[0], wanted[best], atol=1e-3)
+    alone, published = load_network(run, alone=True), load_network(run)
+    recent = np.log1p(count_recent(log.histories, len(log.vocabulary), log.timestamps_ms, 2))
+    added = (published.item_bias - alone.item_bias).detach().numpy()
+    np.testing.assert_allclose(added, weight * recent, atol=1e-5)
+    assert published.rows.equal(alone.rows)
 
 
 def test_both_weights_are_tried_as_they_are_evaluated(make_histories):
