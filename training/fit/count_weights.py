@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from model.nets.rules import SequentialRules
 from training.baselines.rules import count_rules, cut_rules, learn_rules
 from training.baselines.rules_of_others import RulesOfOthers
-from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.split import Questions, Split
 from training.evaluation.metrics import PRIMARY_METRIC, measure_ranks
@@ -95,13 +95,16 @@ def count_beside(run: Run, log: Log, split: Split, questions: Questions) -> dict
     scorer = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
     device = scorer.network.item_bias.device
     recent = None if counts is None else Recency(counts).to(device).lift()
-    rules = None
+    rules = others = None
     if most is not None:
         every = count_rules(split.train, V)
-        rules = RulesOfOthers(cut_rules(every, most).to(device), every, split.train)
-    tried = try_weights(scorer, questions, rules=rules, recent=recent)
+        rules = cut_rules(every, most).to(device)
+        others = RulesOfOthers(rules, every, split.train)
+    tried = try_weights(scorer, questions, rules=others, recent=recent)
     chosen = choose_weights(tried)
-    keep_counts(run, log, split.counted, chosen)
+    if most is not None and split.counted is not split.train:
+        rules = learn_rules(split.counted, V, most)
+    keep_counts(run, log, rules, chosen)
     described: dict[str, Any] = {}
     if most is not None:
         by_rules = {f"{weights.rules:g}": value for weights, value in tried.items() if weights[1] == chosen[1]}
@@ -112,14 +115,10 @@ def count_beside(run: Run, log: Log, split: Split, questions: Questions) -> dict
     return described
 
 
-def keep_counts(run: Run, log: Log, counted: Histories, weights: Weights) -> None:
-    """Count what the recipe wants beside the network, rules in `counted`, and keep it with its weights.
-
-    What is popular of late is counted in the whole log: so it is served.
-    """
-    most, recent = run.recipe.rules_per_item, count_for(run.recipe, log, log.histories)
-    if most is not None:
-        rules = learn_rules(counted, len(run.vocabulary), most)
+def keep_counts(run: Run, log: Log, rules: SequentialRules | None, weights: Weights) -> None:
+    """Keep the rules, and what was popular of late in the whole log, if the recipe wants it, with their weights."""
+    recent = count_for(run.recipe, log, log.histories)
+    if rules is not None:
         rules.strength.fill_(weights.rules)
         save_weights(run.rules, rules)
     if recent is not None:

@@ -13,7 +13,7 @@ import torch
 
 from model.nets.network import Network, SequenceNetwork
 from model.nets.registry import NETWORKS
-from training.baselines.rules import require_room
+from training.baselines.rules import learn_rules, require_room
 from training.data.event_features import learn_event_features
 from training.data.histories import Histories
 from training.data.interactions import Log
@@ -143,7 +143,9 @@ def refit(path: Path, measured: Run, recipe: Recipe, job: Job, parent: str) -> R
     progress = train_run(run, job.log, split, stop=job.stop, begin=begin)
     if not progress.finished:
         return None
-    keep_counts(run, job.log, split.counted, read_weights(results))
+    most = found.rules_per_item
+    rules = None if most is None else learn_rules(split.counted, len(run.vocabulary), most)
+    keep_counts(run, job.log, rules, read_weights(results))
     write_json(path / "retrained.json", {"parent": parent, "recipe": recipe.to_dict()})
     write_json(path / "results.json", _describe_refit(results, progress.epoch, progress.seconds, progress.finished))
     return run

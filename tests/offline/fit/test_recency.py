@@ -43,6 +43,13 @@ def write_fashions(path, *, seed=1):
     return path
 
 
+def read_times(path):
+    """The log in a file, and its times."""
+    log = read_log(path, DataRecipe())
+    assert log.timestamps_ms is not None
+    return log, log.timestamps_ms
+
+
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
     """A log of fashions, and the folder of a run on it."""
@@ -83,22 +90,25 @@ def test_fashions_are_followed(fitted, capsys):
 def test_test_questions_know_what_came_before_them_and_nothing_later(fitted):
     """All that is counted for the test is older than every test event, and validation's own events are among it."""
     run = Run.open(fitted / "run")
-    log = read_log(fitted / "log.csv", run.recipe.data)
+    log, times_ms = read_times(fitted / "log.csv")
     split = cut_log(log, "time", held_out_users=None, test_share=run.recipe.data.test_share)
-    counted, trained = (log.timestamps_ms[part.find_positions()[1]] for part in (split.counted, split.train))
-    validated = split.validation.histories.asked_ms
-    assert split.test.histories.asked_ms.min() > counted.max() >= validated.max() > validated.min() > trained.max()
+    counted, trained = (times_ms[part.find_positions()[1]] for part in (split.counted, split.train))
+    validated, tested = split.validation.histories.asked_ms, split.test.histories.asked_ms
+    assert validated is not None
+    assert tested is not None
+    assert tested.min() > counted.max() >= validated.max() > validated.min() > trained.max()
     assert len(counted) + len(trained) > len(log.items)
-    counts = count_for(run.recipe, log, split.counted)
+    counts, of_all = (count_for(run.recipe, log, part) for part in (split.counted, log.histories))
+    assert counts is not None
     assert counts.sum() == (counted > counted.max() - 2 * 1000 * DAY_S).sum()
-    assert counts.tolist() != count_for(run.recipe, log, log.histories).tolist()
+    assert not np.array_equal(counts, of_all)
 
 
 def test_no_test_event_has_a_say_in_the_weight(fitted, tmp_path):
     """With other items in all test events, the weight and what was tried for it are the same."""
     rows = (fitted / "log.csv").read_text().splitlines()
-    log = read_log(fitted / "log.csv", DataRecipe())
-    begin_s = int(np.sort(log.timestamps_ms)[int(len(log.items) * 0.9)]) // 1000
+    times_ms = read_times(fitted / "log.csv")[1]
+    begin_s = int(np.sort(times_ms)[int(len(times_ms) * 0.9)]) // 1000
     others = [
         row if int(row.split(",")[2]) < begin_s else f"{row[:4]}i{(int(row[5:7]) + 7) % ITEMS:02}{row[7:]}"
         for row in rows[1:]
@@ -115,10 +125,10 @@ def test_no_test_event_has_a_say_in_the_weight(fitted, tmp_path):
 def test_what_is_published_knows_the_last_days_of_the_whole_log(fitted):
     """It scores as the network alone and the weighed logarithms of the newest counts: an ordinary bias."""
     run = Run.open(fitted / "run")
-    log = read_log(fitted / "log.csv", run.recipe.data)
+    log, times_ms = read_times(fitted / "log.csv")
     weight = json.loads((run.path / "results.json").read_text())["recency"]["weight"]
     alone, published = load_network(run, alone=True), load_network(run)
-    recent = np.log1p(count_recent(log.histories, len(log.vocabulary), log.timestamps_ms, 2))
+    recent = np.log1p(count_recent(log.histories, len(log.vocabulary), times_ms, 2))
     added = (published.item_bias - alone.item_bias).detach().numpy()
     np.testing.assert_allclose(added, weight * recent, atol=1e-5)
     assert published.rows.equal(alone.rows)
