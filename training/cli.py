@@ -65,7 +65,7 @@ def _fit(options: argparse.Namespace) -> int:
         raise InputError("--minutes is for fit without a recipe; a recipe has train.budget_seconds, for training alone")
     begun = ["train.item_init=vectors"] if options.item_vectors else []
     recipe = read_recipe(options.recipe, [*options.settings, *begun])
-    from training.evaluation.results import find_weakness, format_results, format_rule_weight, format_verdict  # noqa: PLC0415
+    from training.evaluation.results import find_weakness, format_results, format_verdict, format_weights  # noqa: PLC0415
     from training.fit.fit import fit  # noqa: PLC0415 - imports torch
     from training.fit.interrupt import Interrupt  # noqa: PLC0415
     from training.tracking.trackers import choose_trackers  # noqa: PLC0415
@@ -88,8 +88,8 @@ def _fit(options: argparse.Namespace) -> int:
     _say(format_results(results, results["models"]))
     if "comparison" in results:
         _say(format_verdict(results["comparison"], results["users"]))
-    if recipe.rules_per_item is not None:
-        _say(format_rule_weight(results["rules"]))
+    for sentence in format_weights(results):
+        _say(sentence)
     _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {out}")
     weakness = find_weakness(results)
     if weakness:

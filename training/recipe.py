@@ -17,6 +17,7 @@ from training.recipe_models import (
     MODELS,
     ModelRecipe,
     NetworkRecipe,
+    SequenceRecipe,
     TransformerRecipe,
     require,
 )
@@ -167,6 +168,11 @@ class Recipe:
         return self.model.rules_per_item if isinstance(self.model, TransformerRecipe) else None
 
     @property
+    def recent_days(self) -> float | None:
+        """How long events count as recent beside the network, if at all: only networks of sequences have that key."""
+        return self.model.recent_days if isinstance(self.model, SequenceRecipe) else None
+
+    @property
     def popularity_discount(self) -> float:
         """The discount on popular items: only transformers have that key."""
         return self.model.popularity_discount if isinstance(self.model, TransformerRecipe) else 0.0
@@ -174,7 +180,8 @@ class Recipe:
     @property
     def name(self) -> str:
         """The name of the model in tables and bundles."""
-        return self.model.name if self.rules_per_item is None else f"{self.model.name}-rules"
+        counted = {"rules": self.rules_per_item, "recent": self.recent_days}
+        return "-".join([self.model.name, *(name for name, size in counted.items() if size is not None)])
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Every key with its value, as JSON holds it."""

@@ -19,6 +19,7 @@ from training.data.interactions import Log
 from training.data.item_features import Metadata
 from training.data.split import Split
 from training.errors import RecipeError, RunError
+from training.fit.count_weights import count_weights_tried
 from training.fit.fit import check_device, conclude_run, train_run
 from training.fit.item_vectors import learn_item_start
 from training.fit.ppmi import add_item_vectors, count_related, factorise_related, foretell_seconds
@@ -132,7 +133,7 @@ def _begin(order: Order, say: Say) -> tuple[_Material, Recipe, Plan, Costs, Call
     recipe, begin, why = _choose_start(recipe, material, clock)
     trial = min(_TRIAL_SECONDS[1], max(_TRIAL_SECONDS[0], _TRIAL_SHARE * clock.left))
     speed = measure_network(recipe, log, split, trial)
-    costs = _add_costs(counters, speed.epoch, speed.question)
+    costs = _add_costs(counters, recipe, speed.epoch, speed.question)
     plan = share_out(
         total=clock.total,
         elapsed=clock.elapsed,
@@ -169,7 +170,7 @@ def _choose_start(
     return recipe, partial(add_item_vectors, vectors=vectors), ""
 
 
-def _add_costs(counters: Counters, epoch: float, question: float) -> Costs:
+def _add_costs(counters: Counters, recipe: Recipe, epoch: float, question: float) -> Costs:
     """What was measured; where a counter was left out its cost is as good as the network's."""
     return Costs(
         epoch=epoch,
@@ -177,6 +178,7 @@ def _add_costs(counters: Counters, epoch: float, question: float) -> Costs:
         ranking=min(counters.seconds.get("pop", question), question),
         rules=counters.seconds.get("rules", question),
         counters=add_up(counters.seconds),
+        weights_tried=count_weights_tried(recipe),
         preparing=_COUNTED_AGAIN * counters.counting.get("rules", 0.0),
     )
 
@@ -220,7 +222,7 @@ def _go_on(order: Order, run: Run, record: dict[str, Any]) -> tuple[_Material, P
         raise RunError(f"{order.out} was started on another log: --resume needs the same --data")
     split = cut(log, run.recipe.data)
     counters = count_counters(record["counters"], log, split, order.clock)
-    costs = _add_costs(counters, 0.0, float(record["question_seconds"]))
+    costs = _add_costs(counters, run.recipe, 0.0, float(record["question_seconds"]))
     plan = Plan(
         train_seconds=0.0,
         validation_users=run.recipe.train.validation_users or len(split.validation),

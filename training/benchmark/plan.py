@@ -16,7 +16,7 @@ from training.errors import InputError
 from training.evaluation.metrics import PRIMARY_METRIC, measure_ranks
 from training.evaluation.protocol import PROTOCOLS, SEED, EvaluationTask, require_split
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate_task, remove_seen
-from training.evaluation.results import EVALUATION, describe_scores, describe_targets, describe_task
+from training.evaluation.results import describe_scores, describe_targets, describe_task, number_evaluation
 from training.fit.fit import fit
 from training.fit.progress_bar import say_minutes
 from training.logs.items import read_items
@@ -120,7 +120,8 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
         return None
     run = Run.open(cell.run)
     task, scorer, split = prepare_run(run, plan.data, cell.recipe.data, PROTOCOLS[cell.protocol], seed=SEED)
-    if cell.protocol == results["protocol"] and read_evaluation(results) == EVALUATION:  # fit has asked just these
+    today = read_evaluation(results) == number_evaluation(cell.protocol)
+    if cell.protocol == results["protocol"] and today:  # fit has asked just these
         metrics, ranks = results["models"][run.recipe.name], run.read_ranks()
     else:
         scores = evaluate_task(scorer, task)

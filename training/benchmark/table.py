@@ -22,7 +22,7 @@ from training.benchmark.published import (
 from training.benchmark.verdict import format_verdict
 from training.evaluation.metrics import PRIMARY_METRIC
 from training.evaluation.protocol import PROTOCOLS
-from training.evaluation.results import EVALUATION, SHOWN, format_interval
+from training.evaluation.results import SHOWN, format_interval, number_evaluation
 
 OLDER = " †"
 _EXPLAIN_OLDER = (
@@ -88,7 +88,7 @@ def format_markdown(
         ]
         rows = average_seeds(group)
         share = max((cell["targets"]["share"] for cell in group if "targets" in cell), default=0.0)
-        older = {row["model"] for row in rows if _is_older(row, share)}
+        older = {row["model"] for row in rows if _is_older(row, protocol, share)}
         who = "by time" if by_time else "all" if held_out is None else f"{held_out:,}"
         lines += [_format_row(row, who, OLDER if row["model"] in older else "") for row in rows]
         lines += ["", _EXPLAIN_OLDER] if older else []
@@ -100,9 +100,9 @@ def format_markdown(
     return "\n".join(lines) + "\n"
 
 
-def _is_older(row: Document, share: float) -> bool:
+def _is_older(row: Document, protocol: str, share: float) -> bool:
     """Whether a row is of an older evaluation that may differ from today's, repeated targets having such a share."""
-    return row["evaluation"] < EVALUATION and (row["kind"] in (COUNTER, HYBRID) or share > 0)
+    return row["evaluation"] < number_evaluation(protocol) and (row["kind"] in (COUNTER, HYBRID) or share > 0)
 
 
 def _format_new(rows: Sequence[Document], share: float) -> list[str]:

@@ -66,12 +66,12 @@ def read_verdict(documents: Sequence[Document], *, out: Path) -> Document | None
 
 def format_verdict(data: str, protocol: str, verdict: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
     """The sentence; `kinds` are those of the models by name."""
-    rules = ", with sequential rules in its score" if kinds.get(verdict["transformer"]) == HYBRID else ""
+    counts = ", with counts in its score" if kinds.get(verdict["transformer"]) == HYBRID else ""
     lead = verdict["lead"]
     clear = is_beyond_chance(lead, verdict["users"])
     says = ("beats" if lead["low"] > 0 else "loses to") if clear else "is not told apart from"
     return (
-        f"On {data} under {protocol} the best transformer, {verdict['transformer']}{rules}, {says} the best baseline, "
+        f"On {data} under {protocol} the best transformer, {verdict['transformer']}{counts}, {says} the best baseline, "
         f"{verdict['baseline']}: its {PRIMARY_METRIC} is {format_interval(lead, '+')} beside it (95 % over the same "
         f"{verdict['users']:,} users)."
     )

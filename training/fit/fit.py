@@ -14,19 +14,19 @@ import torch
 
 from model.nets.network import Network
 from training.baselines.catalogue import make_baseline
-from training.baselines.rules import count_rules, cut_rules, require_room
-from training.baselines.rules_of_others import RulesOfOthers
+from training.baselines.rules import require_room
 from training.data.event_features import learn_event_features
 from training.data.interactions import Log
 from training.data.item_features import learn_columns
 from training.data.split import Questions, Split
 from training.environment import choose_device
 from training.errors import RecipeError, RunError
-from training.evaluation.metrics import PRIMARY_METRIC, average
+from training.evaluation.metrics import average
 from training.evaluation.protocol import PROTOCOLS, SEED, build_task, find_twin
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate, evaluate_task
 from training.evaluation.results import describe_test
 from training.fit.batches import Samples
+from training.fit.count_weights import count_beside
 from training.fit.distributed import ALONE, Processes, join_processes
 from training.fit.item_vectors import VECTORS, learn_item_start, read_item_start
 from training.fit.loop import SILENT, Watcher, find_end, train
@@ -35,7 +35,6 @@ from training.fit.pictures import draw_run
 from training.fit.ppmi import add_item_vectors, factorise_items
 from training.fit.progress_bar import Display
 from training.fit.resuming import check_folder, check_same
-from training.fit.rule_weight import choose_rule_weight, try_rule_weights
 from training.json_files import write_json
 from training.logs.items import read_items
 from training.logs.reader import read_log
@@ -252,10 +251,11 @@ def conclude_run(
     With `most_users` so many users are asked, chosen at random.
     """
     name, V = run.recipe.name, len(run.vocabulary)
-    rules = None if run.recipe.rules_per_item is None else _add_rules(run, log, split, run.recipe.rules_per_item)
+    recipe = run.recipe.train
+    counted = count_beside(run, log, split, choose_users(split.validation, recipe.validation_users, recipe.seed))
     begun = time.monotonic()
     scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
-    if rules is not None:
+    if counted:
         scorers[run.recipe.model.name] = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
     if isinstance(run.recipe.model, BaselineRecipe):
         progress.seconds = time.monotonic() - begun
@@ -264,14 +264,14 @@ def conclude_run(
         if baseline not in scorers and isinstance(baselines, Mapping):
             scorers[baseline] = baselines[baseline]
         elif baseline not in scorers:
-            scorers[baseline] = make_baseline(BASELINES[baseline](name=baseline), split.train, V, log.timestamps_ms)
+            scorers[baseline] = make_baseline(BASELINES[baseline](name=baseline), split.counted, V, log.timestamps_ms)
     task = build_task(replace(PROTOCOLS[name_protocol(run.recipe.data)], most_users=most_users), log, split, SEED)
     print_note(find_twin(task.protocol, log))
     scores = {name: evaluate_task(scorer, task) for name, scorer in scorers.items()}
     results = {
         **describe_test(task, scores, tested=name, popularity=POPULARITY),
-        "seed": run.recipe.train.seed,
-        **({} if rules is None else {"rules": rules}),
+        "seed": recipe.seed,
+        **counted,
         "epochs": progress.epoch,
         "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,
@@ -282,19 +282,3 @@ def conclude_run(
     draw_run(run, progress, task.questions.histories)
     write_json(run.path / "results.json", results)
     return results
-
-
-def _add_rules(run: Run, log: Log, split: Split, most: int) -> dict[str, Any]:
-    """Count rules in the training histories, choose their strength on the validation questions, and keep them."""
-    scorer = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
-    recipe = run.recipe.train
-    counts = count_rules(split.train, len(run.vocabulary))
-    rules = cut_rules(counts, most).to(scorer.network.item_bias.device)
-    questions = choose_users(split.validation, recipe.validation_users, recipe.seed)
-    tried = try_rule_weights(scorer, RulesOfOthers(rules, counts, split.train), questions)
-    rules.strength.fill_(choose_rule_weight(tried))
-    save_weights(run.rules, rules)
-    return {
-        "strength": choose_rule_weight(tried),
-        PRIMARY_METRIC: {f"{strength:g}": value for strength, value in tried.items()},
-    }

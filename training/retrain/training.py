@@ -20,6 +20,7 @@ from training.data.interactions import Log
 from training.data.item_features import Metadata, learn_columns
 from training.data.split import Split, hold_nothing_out
 from training.errors import RecipeError
+from training.fit.count_weights import keep_counts, read_weights
 from training.fit.fit import COMPARED, check_device, conclude_run, train_run
 from training.fit.item_vectors import VECTORS
 from training.fit.ppmi import count_related
@@ -28,7 +29,7 @@ from training.recipe import Recipe
 from training.retrain.champion import Champion
 from training.retrain.held_out import HeldOut
 from training.retrain.warm_start import Carried, Source, carry, is_same_network, shrink_and_perturb
-from training.runs.checkpoint import load_weights, save_weights
+from training.runs.checkpoint import load_weights
 from training.runs.networks import make_network
 from training.runs.run import Run
 
@@ -146,10 +147,9 @@ def refit(path: Path, measured: Run, recipe: Recipe, job: Job, parent: str) -> R
     progress = train_run(run, job.log, split, stop=job.stop, begin=begin)
     if not progress.finished:
         return None
-    if found.rules_per_item is not None:
-        rules = learn_rules(split.train, len(run.vocabulary), found.rules_per_item)
-        rules.strength.fill_(results["rules"]["strength"])
-        save_weights(run.rules, rules)
+    most = found.rules_per_item
+    rules = None if most is None else learn_rules(split.counted, len(run.vocabulary), most)
+    keep_counts(run, job.log, rules, read_weights(results))
     write_json(path / "retrained.json", {"parent": parent, "recipe": recipe.to_dict()})
     write_json(path / "results.json", _describe_refit(results, progress.epoch, progress.seconds, progress.finished))
     return run
