@@ -22,7 +22,12 @@ _FINISHED = {"linestyle": "", "marker": "o", "color": COLOURS[0], "markersize": 
 _PRUNED = {"linestyle": "", "marker": "o", "color": "0.6", "markerfacecolor": "none", "markersize": 5}
 _OWN = {"linestyle": "", "marker": "s", "color": COLOURS[2], "markersize": 7}
 _BEST = {"linestyle": "", "marker": "*", "color": COLOURS[1], "markersize": 13}
-_LOOKS = {"finished": _FINISHED, "pruned, its best epoch": _PRUNED, "the recipe as it is": _OWN, "best": _BEST}
+_LOOKS: dict[str, dict[str, Any]] = {
+    "finished": _FINISHED,
+    "pruned, its best epoch": _PRUNED,
+    "the recipe as it is": _OWN,
+    "best": _BEST,
+}
 
 
 def draw_sweep(plan: Plan, trials: Sequence[Trial], own: Trial | None) -> bytes:

@@ -58,6 +58,6 @@ class TensorBoardTracker:
             if value is not None
         }
         # What add_hparams writes, but into this very file instead of a run of its own beside it.
-        for summary in hparams(parameters, {f"validation/{PRIMARY_METRIC}": 0.0}):
-            writer.file_writer.add_summary(summary)
+        for summary in hparams(parameters, {f"validation/{PRIMARY_METRIC}": 0.0}):  # type: ignore[no-untyped-call]
+            writer._get_file_writer().add_summary(summary)  # type: ignore[no-untyped-call]  # noqa: SLF001 - as add_hparams
         return writer
