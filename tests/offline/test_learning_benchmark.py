@@ -127,7 +127,7 @@ def test_ours_learns_by_its_recipe(network, cycles, make_log):
     assert 0 < entry.prepare_cpu_seconds < first["cpu_seconds"] < last["cpu_seconds"] < 500
     assert (first["steps"], last["steps"]) == (1, 60)
     assert last["test"]["NDCG@10"] > 0.6 > first["test"]["NDCG@10"]
-    assert json.loads(lines.getvalue().splitlines()[0])["event"] == "check"
+    assert '"event": "check"' in lines.getvalue()
 
 
 @pytest.fixture

@@ -93,11 +93,12 @@ def _measure_all(options: argparse.Namespace, turns: list[Turn], interpreters: d
             curve = results.begin(turn, command=command, **_describe_now(turn))
             place = f"{name_curve(curve)}, {number} of {len(missing)}"
             _measure(turn, curve, material, results, python=interpreters[turn.system], place=place)
-            _keep(results)
     except KeyboardInterrupt:
-        _keep(results)
         sys.stderr.write(f"stopped; what was measured is in {options.out}, and the same command goes on from there\n")
         return _INTERRUPTED
+    finally:
+        results.write()
+        write_whole(results.path.with_suffix(".png"), draw_learning(results.document))
     sys.stdout.write(f"{format_curves(results.curves)}\n{format_published(results.document)}")
     return 0
 
@@ -107,12 +108,6 @@ def _describe_now(turn: Turn) -> dict[str, object]:
         "began_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
         "environment": describe_machine() | describe_environment(torch.device("cpu")) | {"threads": turn.terms.threads},
     }
-
-
-def _keep(results: Results) -> None:
-    """The results, and their picture beside them."""
-    results.write()
-    write_whole(results.path.with_suffix(".png"), draw_learning(results.document))
 
 
 def _measure(turn: Turn, curve: Curve, material: Material, results: Results, *, python: Path, place: str) -> None:
