@@ -69,15 +69,15 @@ def cut_material(split: Split, item_count: int, *, users: int, seed: int, max_le
 def write_task(folder: Path, terms: Terms, material: Material) -> None:
     """Lay down what `read_task` reads."""
     (folder / "terms.json").write_text(json.dumps(asdict(terms), indent=2), encoding="utf-8")
-    questions = {"questions": material.questions, "test": material.test}
-    np.savez(
-        folder / "material.npz",
-        items=material.train.items,
-        train=np.stack([material.train.starts, material.train.ends]),
-        item_count=material.item_count,
-        **{name: np.stack([asked.histories.starts, asked.histories.ends]) for name, asked in questions.items()},
-        **{f"{name}_targets": asked.targets for name, asked in questions.items()},
-    )
+    arrays: dict[str, Any] = {
+        "items": material.train.items,
+        "train": np.stack([material.train.starts, material.train.ends]),
+        "item_count": material.item_count,
+    }
+    for name, asked in (("questions", material.questions), ("test", material.test)):
+        arrays[name] = np.stack([asked.histories.starts, asked.histories.ends])
+        arrays[f"{name}_targets"] = asked.targets
+    np.savez(folder / "material.npz", **arrays)
 
 
 def read_task(folder: Path) -> tuple[Terms, Material]:

@@ -18,6 +18,7 @@ from benchmarks.training.terms import Terms, cut_material
 from training.benchmark.published import LOGS
 from training.data.split import leave_one_out
 from training.errors import RecipeError
+from training.recipe_models import TransformerRecipe
 
 RECIPES = {name: str(Path(command.__file__).parent / "recipes" / f"{name}.toml") for name in ("bert4rec", "sasrec")}
 SIZES = Terms(max_length=50, marks=(30.0, 60.0))
@@ -53,7 +54,8 @@ def test_a_crossing_lies_on_the_line_between_two_points(points, crossing):
     found = find_crossing(points, 0.2)
     assert (found is None) == (crossing is None)
     if found and crossing:
-        assert (found.at, found.after) == (pytest.approx(crossing.at), crossing.after)
+        assert found.at == pytest.approx(crossing.at)
+        assert found.after == crossing.after
 
 
 def test_the_rows_are_of_networks_under_p2_on_that_log():
@@ -89,8 +91,8 @@ def test_a_picture_is_drawn_of_any_curves():
     """Without one, with an empty one, and with published rows."""
     curves = [make_curve("nextitem", "bert4rec", [(60.0, 0.1), (120.0, 0.2)]), make_curve("recbole", "sasrec", [])]
     published = describe_crossings(curves, list_published(LOGS["ml-1m"]))
-    for document in ({"curves": [], "published": []}, {"curves": curves, "published": published}):
-        assert draw_learning(document).startswith(b"\x89PNG")
+    assert draw_learning({"curves": [], "published": []}).startswith(b"\x89PNG")
+    assert draw_learning({"curves": curves, "published": published}).startswith(b"\x89PNG")
 
 
 def test_marks_halve():
@@ -105,6 +107,7 @@ def test_peers_keep_their_defaults_and_ours_its_recipe():
     assert theirs.batch_size is theirs.learning_rate is theirs.dropout is theirs.mask_probability is None
     ours = make_terms("sasrec", "nextitem", SIZES, RECIPES["sasrec"])
     recipe = nextitem.choose_recipe(ours)
+    assert isinstance(recipe.model, TransformerRecipe)
     assert (recipe.model.name, recipe.model.max_length, recipe.model.heads) == ("sasrec", 50, 2)
     assert (recipe.train.budget_seconds, recipe.train.batch_size) == (60.0, 32)
     with pytest.raises(RecipeError, match="is of sasrec"):
@@ -118,6 +121,7 @@ def test_ours_learns_by_its_recipe(network, cycles, make_log):
     material = cut_material(leave_one_out(log), 12, users=20, seed=1)
     sizes = Terms(max_length=6, width=16, marks=(0.001, 500.0))
     turn = make_terms(network, "nextitem", sizes, RECIPES[network])
+    assert turn.recipe
     turn.recipe["train"].update(epochs=60, warmup_steps=5)
     lines = io.StringIO()
     entry = Entry(turn, material, lines)
@@ -130,41 +134,47 @@ def test_ours_learns_by_its_recipe(network, cycles, make_log):
     assert '"event": "check"' in lines.getvalue()
 
 
-@pytest.fixture
-def bench(tmp_path, monkeypatch):
-    """The command over a small log, its systems replaced by planted ones. Calls it, and says who was run."""
-    log = tmp_path / "log.txt"
-    log.write_text("".join(f"u{user} i{(user + step) % 7}\n" for user in range(5) for step in range(6)))
-    for system in ("rectools", "recbole"):
-        python = tmp_path / system / "bin" / "python"
-        python.parent.mkdir(parents=True)
-        python.touch()
-    ran = []
+class Bench:
+    """The command over a small log, its systems replaced by planted ones."""
 
-    def run_turn(name, python, folder, *, threads, on_line):
+    def __init__(self, folder, monkeypatch):
+        self._folder, self._monkeypatch = folder, monkeypatch
+        self.log, self.out = folder / "log.txt", folder / "out" / "learning.json"
+        self.log.write_text("".join(f"u{user} i{(user + step) % 7}\n" for user in range(5) for step in range(6)))
+        for system in ("rectools", "recbole"):
+            python = folder / system / "bin" / "python"
+            python.parent.mkdir(parents=True)
+            python.touch()
+        self.ran: list[tuple[str, str]] = []
+        self.stops_at = ("", "")
+        monkeypatch.setattr(command, "run_turn", self.run_turn)
+
+    def run_turn(self, name, python, folder, *, threads, on_line):
+        """Two checks, or Ctrl-C after the first."""
         del python, threads
         terms = json.loads((folder / "terms.json").read_text())
-        ran.append((terms["network"], name))
+        self.ran.append((terms["network"], name))
         on_line({"event": "check", **make_check(terms["marks"][0], 0.1)})
-        if ran[-1] == bench.stops_at:
+        if self.ran[-1] == self.stops_at:
             raise KeyboardInterrupt
         on_line({"event": "check", **make_check(terms["marks"][-1], 0.2)})
         return {"event": "end", "contestant": name, "version": "1", "checks": []}
 
-    def bench(*options):
-        out = tmp_path / "out" / "learning.json"
-        words = [str(log), "--environments", str(tmp_path), "--marks", "2", "--out", str(out), *options]
-        monkeypatch.setattr("sys.argv", ["learning", *words])
-        ran.clear()
-        status = command.main()
-        return status, list(ran), json.loads(out.read_text())
-
-    bench.stops_at = None
-    monkeypatch.setattr(command, "run_turn", run_turn)
-    return bench
+    def __call__(self, *options):
+        """Call the command. Returns its status, whom it ran, and the results."""
+        words = [str(self.log), "--environments", str(self._folder), "--marks", "2", "--out", str(self.out), *options]
+        self._monkeypatch.setattr("sys.argv", ["learning", *words])
+        self.ran.clear()
+        return command.main(), list(self.ran), json.loads(self.out.read_text())
 
 
-def test_what_was_measured_is_kept(bench, tmp_path, capsys):
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """The command, to be called with its options."""
+    return Bench(tmp_path, monkeypatch)
+
+
+def test_what_was_measured_is_kept(bench, capsys):
     """Ctrl-C leaves the marks that were passed; the next call measures that system again, and none that had ended."""
     bench.stops_at = ("bert4rec", "recbole")
     status, ran, held = bench("--minutes", "1")
@@ -174,14 +184,14 @@ def test_what_was_measured_is_kept(bench, tmp_path, capsys):
         ("rectools", True, 2),
         ("recbole", False, 1),
     ]
-    assert (tmp_path / "out" / "learning.png").read_bytes().startswith(b"\x89PNG")
-    bench.stops_at = None
+    assert bench.out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    bench.stops_at = ("", "")
     status, ran, held = bench("--minutes", "1")
     assert (status, ran) == (0, [("bert4rec", "recbole"), *(("sasrec", name) for name in command.OURS_AND_PEERS)])
     assert all(curve["ended"] for curve in held["curves"])
     assert "| RecBole SASRec |" in capsys.readouterr().out
     assert bench("--minutes", "1")[1] == []
-    assert str(tmp_path) not in held["curves"][0]["command"].split("--environments")[0]
+    assert " log.txt --environments " in held["curves"][0]["command"]
 
 
 def test_other_terms_are_refused_until_asked_for(bench, capsys):

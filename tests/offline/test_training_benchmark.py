@@ -78,7 +78,7 @@ def test_the_meter_leaves_out_warm_up_and_pauses():
 def make_marked(marks, steps_cpu):
     """A meter with marks whose steps take so many CPU seconds, after one of preparation; each check takes 100."""
     now = {"wall": 0.0, "cpu": 0.0}
-    lines = []
+    lines: list[dict[str, Any]] = []
 
     def measure():
         now["cpu"] += 100.0

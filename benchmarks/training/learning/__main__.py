@@ -125,7 +125,7 @@ def _measure(turn: Turn, curve: Curve, material: Material, results: Results, *, 
             if line["event"] == "check":
                 curve["checks"].append({key: value for key, value in line.items() if key != "event"})
                 results.write()
-                console.print(_format_check(place, line), highlight=False)
+                console.print(_format_check(place, line), highlight=False, soft_wrap=True)
 
         end = run_turn(turn.system, python, Path(folder), threads=turn.terms.threads, on_line=note)
     curve |= {key: value for key, value in end.items() if key not in {"event", "contestant", "checks"}}
