@@ -26,7 +26,7 @@ export ORT_DISABLE_TELEMETRY := 1
 # Images set it, and then each process that a test starts compiles all of our code anew: a fifth of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps sold-out judged explained vendor check check-security check-protocol bench bench-graph bench-models bench-training test-service coverage release dashboard preview format clean
+.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps sold-out judged explained vendor check check-security check-protocol bench bench-graph bench-models bench-training bench-learning test-service coverage release dashboard preview format clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -137,6 +137,9 @@ explained: $(VENV)/.run ## Check 1,000 answers' reasons on MovieLens-1M: true, i
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
+
+bench-learning: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## NDCG@10 over CPU seconds beside RecTools and RecBole, and minutes to published rows; DATA=FOLDER, OPTIONS="--minutes 30"
+	@$(BIN)/python -m benchmarks.training.learning "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
 
 bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is missing alone; DATA=FOLDER, OPTIONS="--only ml-1m"; CHECK=1 lists stale cells
 	@$(BIN)/python -m benchmarks.accuracy.models "$(DATA)" --out benchmarks/results/models $(if $(CHECK),--check) $(OPTIONS)
