@@ -29,9 +29,9 @@ def bundle(root):
 def await_fault(page, fault, reason, route, *, planted_s, ready=False):
     """Wait until the view names the reason among the problems, and that of not being ready; prints the seconds."""
     row = page.locator("section:has(#problems) tbody tr", has_text=reason).filter(has_text=route)
-    row.first.wait_for()  # it looks at each frame, where `expect` looks once a second
+    row.first.wait_for(timeout=1000 * MOST_S)  # it looks at each frame, where `expect` looks once a second
     if not ready:
-        page.locator(".reasons", has_text=reason).wait_for()
+        page.locator(".reasons", has_text=reason).wait_for(timeout=1000 * MOST_S)
     took_s = time.monotonic() - planted_s
     print(f"{fault}: shown as {reason} of {route} after {took_s:.1f} s")  # noqa: T201 - the figure
     assert took_s < MOST_S
