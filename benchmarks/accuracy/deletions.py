@@ -1,5 +1,6 @@
 """What became of answered items without their first reason, beside another item of the history: ranks and shares."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -17,6 +18,8 @@ class Place(NamedTuple):
     """The logarithm of its part of the softmax over the MAX_K best scores; -inf further down."""
 
 
+BANDS: Final = (1, 2, 3, 6, 11, 21, MAX_K + 1)
+"""Where a new line of ranks begins."""
 BEYOND: Final = Place(MAX_K + 1, -math.inf)
 
 
@@ -86,9 +89,9 @@ class Deletions(list[Deletion]):
             f"{broken / every:.1%} with ties broken by the share; by the share alone "
             f"{self.count(lambda one: one.by_share > 0) / every:.1%}",
         ]
-        for rank in sorted({one.whole.rank for one in self}):
-            there = Deletions(one for one in self if one.whole.rank == rank)
-            lines.append(
-                f"  from rank {rank:2}: {there.further:,} further, {there.alike:,} as far, {there.less:,} less"
-            )
+        for first, last in itertools.pairwise(BANDS):
+            there = Deletions(one for one in self if first <= one.whole.rank < last)
+            if there:
+                counts = f"{there.further:,} further, {there.alike:,} as far, {there.less:,} less"
+                lines.append(f"  from ranks {first} to {last - 1}: {counts}")
         return "\n".join(lines)

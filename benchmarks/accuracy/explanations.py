@@ -132,11 +132,13 @@ async def check_times(url: str, histories: Sequence[History]) -> bool:
     return not failed and not late
 
 
-async def delete_reasons(questions: Questions, histories: Sequence[History], draw: random.Random) -> Deletions:
-    """Leave out the first reason of each answered item, and in turn another item of the history."""
+async def delete_reasons(
+    questions: Questions, histories: Sequence[History], draw: random.Random, *, k: int = WANTED
+) -> Deletions:
+    """Leave out the first reason of each of `k` answered items, and in turn another item of the history."""
     found = Deletions()
     for history in histories:
-        answer = await questions.ask(history, k=WANTED, explain=True)
+        answer = await questions.ask(history, k=k, explain=True)
         whole = await questions.place(history, exclude=history)
         places: dict[str, Mapping[str, Place]] = {}
         for item in answer["items"]:
@@ -185,7 +187,7 @@ async def judge(url: str, histories: Sequence[History], options: argparse.Namesp
         weights, worst = await check_weights(questions, asked)
         say(f"{weights:,} weights of {len(asked):,} answers: the worst is off by {worst:.1e} of {TOLERANCE:g}")
         in_time = await check_times(url, asked)
-        deletions = await delete_reasons(questions, draw.sample(list(histories), options.users), draw)
+        deletions = await delete_reasons(questions, draw.sample(list(histories), options.users), draw, k=options.k)
         say(deletions.describe())
     well = weights > 0 and worst <= TOLERANCE and in_time and deletions.share >= GOAL
     say("Reasons are true, in time and good." if well else "FAILED.")
@@ -218,5 +220,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=int, default=300, help="of training, where there is no bundle (default: 300)")
     parser.add_argument("--answers", type=int, default=1000, help="whose weights and times are checked (default: 1000)")
     parser.add_argument("--users", type=int, default=300, help="whose reasons are deleted (default: 300)")
+    parser.add_argument("--k", type=int, default=WANTED, help="answered items of each of these users (default: 10)")
     with tempfile.TemporaryDirectory(prefix="explained-") as temporary:
         sys.exit(asyncio.run(main(parser.parse_args(), Path(temporary))))

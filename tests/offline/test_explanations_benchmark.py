@@ -55,7 +55,7 @@ def test_ranks_without_the_first_reason():
     described = found.describe()
     assert "of 8 items 4 fell further" in described
     assert "50.0% of all with ties as misses, 75.0% with ties as halves, 100.0% with ties broken" in described
-    assert described.splitlines()[-1] == "  from rank  3: 0 further, 4 as far, 0 less"
+    assert described.splitlines()[-1] == "  from ranks 3 to 5: 0 further, 4 as far, 0 less"
 
 
 def test_shares_are_of_those_that_differ():
