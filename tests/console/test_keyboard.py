@@ -168,7 +168,7 @@ def operate(walk):
 
 
 def test_the_focus_stays_where_somebody_works(walk):
-    """Clear goes to the search; a stored user's history to the button that leaves it, and back."""
+    """Clear goes to the search; a stored user's history to the button that leaves it, and back; a key to the view."""
     page = walk.page
     walk.go(page.locator(f"{RANKED} .pick").first)
     walk.press("Enter")
@@ -182,3 +182,9 @@ def test_the_focus_stays_where_somebody_works(walk):
     expect(leave).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_label("stored history")).to_be_focused()
+    walk.go(page.get_by_role("button", name="API key"), "Shift+Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("textbox", name="API key")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("form.key")).to_have_count(0)
+    expect(page.locator("main")).to_be_focused()
