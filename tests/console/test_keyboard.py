@@ -97,7 +97,7 @@ def try_it(walk):
     walk.press("ArrowDown")
     walk.go(rules.get_by_role("combobox", name="Condition"))
     walk.press("ArrowDown")
-    walk.go(rules.get_by_label("Value"))
+    walk.go(rules.get_by_role("spinbutton", name="Value"))
     page.keyboard.type("1980")
     walk.press("Enter")
     expect(page.locator(".refine summary")).to_contain_text("year ≥ 1980 · 10 allowed")
