@@ -44,24 +44,24 @@ class Deletion(NamedTuple):
 class Deletions(list[Deletion]):
     """What became of items without their first reason, beside another item of the history."""
 
-    def count(self, holds: Callable[[Deletion], bool]) -> int:
+    def count_where(self, holds: Callable[[Deletion], bool]) -> int:
         """Of how many something holds."""
         return sum(map(holds, self))
 
     @property
     def further(self) -> int:
         """Items that fell further without the reason."""
-        return self.count(lambda one: one.by_rank > 0)
+        return self.count_where(lambda one: one.by_rank > 0)
 
     @property
     def alike(self) -> int:
         """Items that fell as far without either."""
-        return self.count(lambda one: one.by_rank == 0)
+        return self.count_where(lambda one: one.by_rank == 0)
 
     @property
     def less(self) -> int:
         """Items that fell further without the other."""
-        return self.count(lambda one: one.by_rank < 0)
+        return self.count_where(lambda one: one.by_rank < 0)
 
     @property
     def share(self) -> float:
@@ -71,7 +71,7 @@ class Deletions(list[Deletion]):
     def describe(self) -> str:
         """In some lines."""
         every = max(1, len(self))
-        broken = self.count(lambda one: (one.by_rank, one.by_share) > (0, 0))
+        broken = self.count_where(lambda one: (one.by_rank, one.by_share) > (0, 0))
         fell = {
             name: f"{sum(ranks) / every:.1f} ranks, at the median {percentile(ranks, 0.5):.0f}"
             for name, ranks in (
@@ -82,12 +82,12 @@ class Deletions(list[Deletion]):
         lines = [
             f"of {len(self):,} items {self.further:,} fell further without their first reason, {self.less:,} without "
             f"the other item, {self.alike:,} as far; without the reason by {fell['reason']}, without the other by "
-            f"{fell['other']}; {self.count(lambda one: one.reason.rank > MAX_K):,} and "
-            f"{self.count(lambda one: one.other.rank > MAX_K):,} fell below rank {MAX_K}",
+            f"{fell['other']}; {self.count_where(lambda one: one.reason.rank > MAX_K):,} and "
+            f"{self.count_where(lambda one: one.other.rank > MAX_K):,} fell below rank {MAX_K}",
             f"further without the reason: {self.share:.1%} of those that differ, {self.further / every:.1%} of all "
             f"with ties as misses, {(self.further + self.alike / 2) / every:.1%} with ties as halves, "
             f"{broken / every:.1%} with ties broken by the share; by the share alone "
-            f"{self.count(lambda one: one.by_share > 0) / every:.1%}",
+            f"{self.count_where(lambda one: one.by_share > 0) / every:.1%}",
         ]
         for first, last in itertools.pairwise(BANDS):
             there = Deletions(one for one in self if first <= one.whole.rank < last)
