@@ -26,7 +26,7 @@ export ORT_DISABLE_TELEMETRY := 1
 # Images set it, and then each process that a test starts compiles all of our code anew: a fifth of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps sold-out judged explained vendor check check-security check-protocol bench bench-graph bench-models bench-training bench-learning test-service coverage release dashboard preview format clean
+.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps sold-out judged explained vendor check check-security check-protocol bench bench-graph bench-models bench-training bench-learning test-service coverage release dashboard preview format clean lighthouse
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -107,6 +107,11 @@ release: .venv-release/.ready ## Build wheel and source archive into dist/, inst
 
 vendor: ## Fetch the console's JavaScript libraries as pinned in its vendor/packages.json, checked by their integrity; needs npm
 	@$(PYTHON) deploy/vendor.py
+
+LIGHTHOUSE := .cache/lighthouse/node_modules/.bin
+lighthouse: $(VENV)/.run $(VENV)/.dev ## Ask Lighthouse how accessible each view of the console is; needs npm and Chromium
+	@npm install --silent --no-save --no-audit --no-fund --prefix .cache/lighthouse lighthouse@13.5.0
+	@PATH="$(CURDIR)/$(LIGHTHOUSE):$$PATH" $(BIN)/pytest -rP tests/console/test_lighthouse.py
 
 dashboard: $(VENV)/.run $(VENV)/.dev ## Write the Grafana dashboard's JSON anew from deploy/grafana
 	$(BIN)/python -m deploy.grafana.dashboard
