@@ -34,7 +34,7 @@ from training.runs.lock import FIT, hold_lock
 from training.runs.progress import Progress, RunTracker
 from training.runs.run import Run
 
-_FACTORISING_SHARE, _TRIAL_SHARE = 0.25, 0.03
+_FACTORISING_SHARE, _TRIAL_SHARE = 0.25, 0.01
 """Of the minutes: a factorisation that would take more is left out; a trial of the network takes so much."""
 _TRIAL_SECONDS = (0.2, 5.0)
 _COUNTED_AGAIN = 8
