@@ -28,7 +28,7 @@ from training.runs.recency import Recency, count_for
 from training.runs.run import Run
 
 RULE_WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
-RECENCY_WEIGHTS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.5, 5.0, 10.0)
+RECENCY_WEIGHTS = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 """The candidates; 0 is the network alone."""
 
 

@@ -147,7 +147,7 @@ def test_both_weights_are_tried_as_they_are_evaluated(make_histories):
     tried = try_weights(NetworkScorer(network), questions, rules=others, recent=recency.lift())
     assert len(tried) == len(RULE_WEIGHTS) * len(RECENCY_WEIGHTS)
     network.rules = rules
-    for weights in (Weights(), Weights(0.5, 0.0), Weights(0.0, 2.5), Weights(3.0, 1.0), Weights(20.0, 10.0)):
+    for weights in (Weights(), Weights(0.5, 0.0), Weights(0.0, 2.0), Weights(3.0, 1.0), Weights(20.0, 10.0)):
         rules.strength.fill_(weights.rules)
         recency.weight.fill_(weights.recency)
         network.item_bias = recency()
