@@ -43,6 +43,7 @@ from training.plots.attention_map import draw_attention
 from training.plots.learning_curves import draw_curves
 from training.recipe import DataRecipe, Recipe
 from training.recipe_models import BASELINES, BaselineRecipe, TransformerRecipe
+from training.report.report import report_finished
 from training.runs.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from training.runs.evaluate import cut, make_scorer, name_protocol, print_note
 from training.runs.lock import FIT, hold_lock
@@ -66,6 +67,7 @@ def fit(
     items: Path | None,
     stop: Callable[[], bool],
     baselines: Sequence[str] = COMPARED,
+    report: bool = False,
 ) -> dict[str, Any] | None:
     """Train by a recipe into the folder `out`. Returns its results and those of some baselines, or None after a stop.
 
@@ -107,7 +109,7 @@ def fit(
             else:
                 progress = train_run(run, log, split, stop=stop, processes=processes)
             if progress.finished:
-                results = processes.broadcast(lambda: conclude_run(run, log, split, progress, baselines))
+                results = processes.broadcast(lambda: conclude_run(run, log, split, progress, baselines, report=report))
     return results
 
 
@@ -230,8 +232,10 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
     return questions.select(np.sort(np.random.default_rng(seed).permutation(len(questions))[:most]))
 
 
-def conclude_run(run: Run, log: Log, split: Split, progress: Progress, baselines: Sequence[str]) -> dict[str, Any]:
-    """Evaluate the run and some baselines on the test questions, and write the results."""
+def conclude_run(
+    run: Run, log: Log, split: Split, progress: Progress, baselines: Sequence[str], *, report: bool = False
+) -> dict[str, Any]:
+    """Evaluate the run and some baselines on the test questions, and write the results, with `report` a page, too."""
     name, V = run.recipe.name, len(run.vocabulary)
     rules = None if run.recipe.rules_per_item is None else _add_rules(run, log, split, run.recipe.rules_per_item)
     begun = time.monotonic()
@@ -259,6 +263,8 @@ def conclude_run(run: Run, log: Log, split: Split, progress: Progress, baselines
     run.write_ranks(scores[name].ranks)
     _draw(run, progress, task.questions.histories)
     write_json(run.path / "results.json", results)
+    if report:
+        report_finished(run, log, split, scorers[name], {name: found.ranks.lists for name, found in scores.items()})
     return results
 
 
