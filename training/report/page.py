@@ -2,7 +2,6 @@
 
 import base64
 import unicodedata
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
