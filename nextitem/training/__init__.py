@@ -12,7 +12,7 @@ docs/how-to/notebooks.md shows more. Importing this takes the top-level names `m
 
 from importlib.util import find_spec
 
-from nextitem import open_rooms_once
+from nextitem.rooms import import_rooms
 
 for _package in ("torch", "polars"):
     if find_spec(_package) is None:
@@ -20,7 +20,7 @@ for _package in ("torch", "polars"):
             f"nextitem.training needs {_package}, which is not installed here: pip install 'nextitem[training]'",
             name=_package,
         )
-open_rooms_once("model", "training")
+import_rooms("model", "training")
 
 from nextitem.training.evaluating import Evaluation, evaluate  # noqa: E402 - the rooms have to be found first
 from nextitem.training.fitting import fit, open_run  # noqa: E402

@@ -46,7 +46,7 @@ def _describe_counts(counts: NDArray[np.int64], ranks: NDArray[np.int64], tenth:
 def measure_gini(counts: NDArray[np.int64]) -> float:
     """The Gini index of how often each item occurs (V): 0 where all occur alike, 1 - 1 / V where one has everything.
 
-    Shani & Gunawardana 2011 (Evaluating Recommendation Systems, section 8.3.2) use it for sales diversity.
+    Shani & Gunawardana 2011 (Evaluating Recommendation Systems, section 8.3.3) use it for sales diversity.
     """
     V, total = len(counts), int(counts.sum())
     if not total:
