@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import polars as pl
 
 from training.errors import InputError
@@ -50,7 +51,7 @@ class ItemsFile(DataFile):
         return self._path
 
 
-def to_polars(data: Data) -> pl.DataFrame:
+def to_polars(data: Any) -> pl.DataFrame:  # noqa: ANN401 - what a program gives
     """A frame as polars has it. Raises InputError for what is no frame."""
     if isinstance(data, pl.DataFrame):
         return data
@@ -70,12 +71,13 @@ def _read_pandas(column: Any) -> pl.Series:  # noqa: ANN401 - pandas is not impo
     if getattr(column.dtype, "tz", None) is not None:
         clock = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("datetime64[ms]")
         return pl.Series(clock).dt.replace_time_zone("UTC")
-    values = column.to_numpy()
-    if values.dtype.kind == "M":
-        return pl.Series(values.astype("datetime64[ms]"))
-    if values.dtype.kind in "biuf":
-        return pl.Series(values)
-    missing = column.isna().to_numpy()
+    if isinstance(column.dtype, np.dtype):
+        values = column.to_numpy()
+        if values.dtype.kind == "M":
+            return pl.Series(values.astype("datetime64[ms]"))
+        if values.dtype.kind in "biuf":
+            return pl.Series(values)
+    values, missing = column.astype(object).to_numpy(), column.isna().to_numpy()
     cells = [None if gone else value for value, gone in zip(values.tolist(), missing, strict=True)]
     return pl.Series(cells, strict=False)
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -15,7 +16,7 @@ def test_a_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     for cell in cells:
         exec(compile("".join(cell["source"]), f"{path.name}, {cell['id']}", "exec"), names)  # noqa: S102 - our own
     run = names["run"]

@@ -162,7 +162,7 @@ def test_examples_are_what_the_model_lists(page, folder):
     """Ten users of the log with their newest events, the item that came next, and its place in their list."""
     facts = json.loads((folder / "run" / "report.json").read_text())
     assert len({example["user"] for example in facts["examples"]}) == 10
-    events = {}
+    events: dict[str, list[str]] = {}
     for line in (folder / "log.csv").read_text().splitlines()[1:]:
         user, item, _ = line.split(",")
         events.setdefault(user, []).append(item)
