@@ -264,7 +264,7 @@ def conclude_run(
     _draw(run, progress, task.questions.histories)
     write_json(run.path / "results.json", results)
     if report:
-        report_finished(run, log, split, scorers[name], {name: found.ranks.lists for name, found in scores.items()})
+        report_finished(run, log, split, scorers, {name: found.ranks.lists for name, found in scores.items()})
     return results
 
 

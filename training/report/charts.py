@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 380, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 14, 12, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 14, 12, 40
 _TICKS = 5
-_COLOURS = 7
-"""Classes s0 to s6 of page.css."""
 _MOST_MARKED = 40
-_LETTER = 6.5
+_LETTER = 6.3
 """Width of a letter, about."""
 
 Points = Sequence[tuple[float, float]]
@@ -55,7 +53,7 @@ def draw_bars(labels: Sequence[str], counts: Sequence[float], *, label: str, x: 
         )
         for place, (text, count) in enumerate(zip(labels, counts, strict=True))
     ]
-    every = max(1, math.ceil((max(map(len, labels), default=0) + 2) * _LETTER / step))
+    every = max(1, math.ceil((max(map(len, labels), default=0) + 1) * _LETTER / step))
     under = [
         _write(across.place(place + 0.5), HEIGHT - _BOTTOM + 15, text, "middle")
         for place, text in enumerate(labels)
@@ -67,6 +65,7 @@ def draw_bars(labels: Sequence[str], counts: Sequence[float], *, label: str, x: 
 def draw_lines(
     lines: Mapping[str, Points],
     *,
+    colours: Mapping[str, int],
     label: str,
     x: str,
     y: str,
@@ -75,7 +74,10 @@ def draw_lines(
     tell_x: Callable[[float], str] = "{:g}".format,
     from_zero: bool = True,
 ) -> Markup:
-    """Lines by name, and levels as dashed lines from side to side. `log`: the axis across; its values are above 0."""
+    """Lines by name, and levels as dashed lines from side to side; `colours` are classes of page.css by name.
+
+    `log` is of the axis across, whose values are then above 0.
+    """
     points = [point for line in lines.values() for point in line]
     heights = [height for _, height in points] + list((levels or {}).values())
     along = [at for at, _ in points]
@@ -84,27 +86,29 @@ def draw_lines(
     for at in _choose_powers(across) if log else _choose_whole_steps(across):
         frame.append(_write(across.place(at), HEIGHT - _BOTTOM + 15, tell_x(at), "middle"))
     drawn = []
-    for place, height in enumerate((levels or {}).values(), start=len(lines)):
+    for name, height in (levels or {}).items():
         at = up.place(height)
         drawn.append(
             Markup('<line class="level s{}" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>').format(
-                place % _COLOURS, _LEFT, WIDTH - _RIGHT, at, at
+                colours[name], _LEFT, WIDTH - _RIGHT, at, at
             )
         )
-    for place, line in enumerate(lines.values()):
+    for name, line in lines.items():
         placed = [(across.place(at), up.place(height)) for at, height in line]
         path = " ".join(f"{at:.1f},{height:.1f}" for at, height in placed)
-        drawn.append(Markup('<polyline class="line s{}" points="{}"/>').format(place % _COLOURS, path))
+        drawn.append(Markup('<polyline class="line s{}" points="{}"/>').format(colours[name], path))
         if len(placed) <= _MOST_MARKED:
             drawn += [
-                Markup('<circle class="dot s{}" cx="{:.1f}" cy="{:.1f}" r="3"/>').format(place % _COLOURS, *at)
+                Markup('<circle class="dot s{}" cx="{:.1f}" cy="{:.1f}" r="3"/>').format(colours[name], *at)
                 for at in placed
             ]
     return _picture(label, [*frame, *drawn])
 
 
-def draw_intervals(rows: Mapping[str, Mapping[str, float]], *, label: str, x: str) -> Markup:
-    """A row for each name: `value` with its interval from `low` to `high`."""
+def draw_intervals(
+    rows: Mapping[str, Mapping[str, float]], *, colours: Mapping[str, int], label: str, x: str
+) -> Markup:
+    """A row for each name: `value` with its interval from `low` to `high`. `colours` as for lines."""
     height = _TOP + _BOTTOM + 30 * len(rows)
     left = 20 + _LETTER * max(map(len, rows))
     across = Scale(0, max(row["high"] for row in rows.values()) or 1, left, WIDTH - _RIGHT - 6)
@@ -120,11 +124,11 @@ def draw_intervals(rows: Mapping[str, Mapping[str, float]], *, label: str, x: st
         drawn.append(_write(left - 8, level + 4, name, "end"))
         drawn.append(
             Markup('<line class="reach s{}" x1="{:.1f}" x2="{:.1f}" y1="{}" y2="{}"/>').format(
-                place % _COLOURS, low, high, level, level
+                colours[name], low, high, level, level
             )
         )
         drawn.append(
-            Markup('<circle class="dot s{}" cx="{:.1f}" cy="{}" r="4.5"/>').format(place % _COLOURS, middle, level)
+            Markup('<circle class="dot s{}" cx="{:.1f}" cy="{}" r="4.5"/>').format(colours[name], middle, level)
         )
     return _picture(label, drawn, height)
 
@@ -138,7 +142,7 @@ def _stand(high: float, *, y: str, x: str, low: float = 0) -> tuple[Scale, list[
         drawn.append(_write(_LEFT - 6, up.place(at) + 4, tell_short(at), "end"))
     drawn.append(_write((_LEFT + WIDTH) / 2, HEIGHT - 6, x, "middle"))
     middle = (HEIGHT - _BOTTOM + _TOP) / 2
-    turned = Markup('<text x="12" y="{0}" text-anchor="middle" transform="rotate(-90 12 {0})">{1}</text>')
+    turned = Markup('<text x="11" y="{0}" text-anchor="middle" transform="rotate(-90 11 {0})">{1}</text>')
     drawn.append(turned.format(middle, y))
     return up, drawn
 

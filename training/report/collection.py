@@ -28,21 +28,23 @@ LEVELS = ("pop", "markov", "rules")
 MOST_ASKED = 2_000
 """Validation questions of the counters, and lists where `fit` did not hand over all of them."""
 
+Scorers = Mapping[str, Scorer]
 Lists = Mapping[str, NDArray[np.int32]]
 Document = dict[str, Any]
 
 
-def collect(run: Run, log: Log, split: Split, scorer: Scorer | None = None, lists: Lists | None = None) -> Document:
+def collect(run: Run, log: Log, split: Split, scorers: Scorers | None = None, lists: Lists | None = None) -> Document:
     """All that the report says beyond the run's own files.
 
-    `scorer` and `lists` ((B, K) by model, of all test users) are the run's where they are at hand. A run that cannot
-    rank yet has `unranked`, the reason, in place of lists and examples.
+    `scorers` of the run and of counters, and `lists` ((B, K), of all test users), by model, where they are at hand. A
+    run that cannot rank yet has `unranked`, the reason, in place of lists and examples.
     """
+    scorers = scorers or {}
     facts: Document = {"results_of": name_results(run), "data": describe_data(log, split)}
     if isinstance(run.recipe.model, NetworkRecipe):
-        facts["levels"] = measure_levels(log, split)
+        facts["levels"] = measure_levels(log, split, scorers)
     try:
-        scorer = scorer or make_scorer(run, log, split)
+        scorer = scorers.get(run.recipe.name) or make_scorer(run, log, split)
     except RunError as error:
         return {**facts, "unranked": str(error)}
     if isinstance(scorer, NetworkScorer):
@@ -62,13 +64,15 @@ def name_results(run: Run) -> str | None:
     return str(run.read_results()["finished_at"]) if run.is_finished else None
 
 
-def measure_levels(log: Log, split: Split) -> Document | None:
+def measure_levels(log: Log, split: Split, scorers: Scorers) -> Document | None:
     """NDCG@10 of simple counters on validation questions, as the network's epochs are measured."""
     questions = draw_some(split.validation, MOST_ASKED)
     if not len(questions):
         return None
     models = {}
     for name in LEVELS:
-        counter = make_baseline(BASELINES[name](name=name), split.train, len(log.vocabulary), log.timestamps_ms)
+        counter = scorers.get(name) or make_baseline(
+            BASELINES[name](name=name), split.train, len(log.vocabulary), log.timestamps_ms
+        )
         models[name] = float(evaluate(counter, questions)[PRIMARY_METRIC].mean())
     return {"users": len(questions), "of_users": len(split.validation), "models": models}

@@ -2,6 +2,7 @@
 
 import base64
 import unicodedata
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from training.runs.run import Run
 
 Document = dict[str, Any]
 
+_LOG = "the log"
+_GREY = 6
+"""The last of the classes s0 to s6 of page.css."""
 _LONGEST = 120
 """Letters of a name: beyond them nobody reads on."""
 GIVE_DATA = "Give the run's log: nextitem-train report RUN --data FILE."
@@ -36,7 +40,7 @@ def render_page(run: Run, facts: Document, metadata: Metadata | None) -> str:
     )
     results = run.read_results() if run.is_finished else None
     epochs = run.read_epochs()
-    names = _Names(metadata or {})
+    names, colours = _Names(metadata or {}), _choose_colours(run, results, facts)
     return environment.get_template("page.html").render(
         name=run.path.resolve().name,
         model=run.recipe.name,
@@ -45,15 +49,24 @@ def render_page(run: Run, facts: Document, metadata: Metadata | None) -> str:
         missing=_list_missing(run, facts),
         numbers=_count_data(run, facts.get("data")),
         data=_show_data(facts.get("data")),
-        course=_show_course(run, epochs, results, facts.get("levels")),
-        verdict=_show_verdict(results) if results else None,
-        spread=_show_spread(facts.get("spread"), run.recipe.name),
+        course=_show_course(run, epochs, results, facts.get("levels"), colours),
+        verdict=_show_verdict(results, colours) if results else None,
+        spread=_show_spread(facts.get("spread"), run.recipe.name, colours),
+        colours=colours,
         attention=_show_attention(run),
         examples=[_show_example(example, names) for example in facts.get("examples", ())],
         parameters=facts.get("parameters"),
         tables=_list_keys(run),
         k=LIST_LENGTH,
     )
+
+
+def _choose_colours(run: Run, results: Document | None, facts: Document) -> dict[str, int]:
+    """One colour for each model on the whole page, the run's own first; the log is grey."""
+    names = [run.recipe.name, run.recipe.model.name, *(results["models"] if results else ())]
+    for part in ("levels", "spread"):
+        names += (facts.get(part) or {}).get("models", ())
+    return {**{name: place % _GREY for place, name in enumerate(dict.fromkeys(names))}, _LOG: _GREY}
 
 
 class _Names:
@@ -138,7 +151,7 @@ def _tell_day(time_ms: float) -> str:
 
 
 def _show_course(
-    run: Run, epochs: list[Document], results: Document | None, levels: Document | None
+    run: Run, epochs: list[Document], results: Document | None, levels: Document | None, colours: Mapping[str, int]
 ) -> Document | None:
     """How a network learned; None for what counts."""
     if not isinstance(run.recipe.model, NetworkRecipe):
@@ -150,6 +163,7 @@ def _show_course(
         shown["best"] = max(epochs, key=lambda line: float(line["validation"][PRIMARY_METRIC]))
         shown["loss"] = draw_lines(
             {"loss": [(line["epoch"], line["loss"]) for line in epochs]},
+            colours={"loss": _GREY},
             label="Training loss by epoch",
             x="epoch",
             y="loss, nats",
@@ -157,6 +171,7 @@ def _show_course(
         )
         shown["validation"] = draw_lines(
             {run.recipe.model.name: [(line["epoch"], line["validation"][PRIMARY_METRIC]) for line in epochs]},
+            colours=colours,
             label=f"Validation {PRIMARY_METRIC} by epoch, beside simple counters",
             x="epoch",
             y=PRIMARY_METRIC,
@@ -165,7 +180,7 @@ def _show_course(
     return shown
 
 
-def _show_verdict(results: Document) -> Document:
+def _show_verdict(results: Document, colours: Mapping[str, int]) -> Document:
     models = sorted(results["models"].items(), key=lambda entry: float(entry[1][PRIMARY_METRIC]["value"]), reverse=True)
     columns = [f"popularity@{LIST_LENGTH}", f"coverage@{LIST_LENGTH}"]
     treatment = note_treatment(results)
@@ -187,17 +202,18 @@ def _show_verdict(results: Document) -> Document:
         ],
         "picture": draw_intervals(
             {name: metrics[PRIMARY_METRIC] for name, metrics in models},
+            colours=colours,
             label=f"{PRIMARY_METRIC} of each model with its 95 % interval",
             x=f"{PRIMARY_METRIC}, 95 % interval",
         ),
     }
 
 
-def _show_spread(spread: Document | None, own: str) -> Document | None:
+def _show_spread(spread: Document | None, own: str, colours: Mapping[str, int]) -> Document | None:
     if spread is None:
         return None
     V = spread["catalogue"]
-    rows = {"the log": spread["log"], own: spread["models"][own], **spread["models"]}
+    rows = {_LOG: spread["log"], own: spread["models"][own], **spread["models"]}
     return {
         **spread,
         "rows": rows,
@@ -206,6 +222,7 @@ def _show_spread(spread: Document | None, own: str) -> Document | None:
                 name: [(100 * rank / V, 100 * share) for rank, share in zip(spread["items"], row["curve"], strict=True)]
                 for name, row in rows.items()
             },
+            colours=colours,
             label="Share of all recommendations that the most recommended items have, beside the log's",
             x="most frequent items, % of the catalogue",
             y="% of all",

@@ -7,11 +7,10 @@ from training.data.interactions import Log
 from training.data.item_features import Metadata
 from training.data.split import Split
 from training.errors import RunError
-from training.evaluation.ranking import Scorer
 from training.json_files import write_json
 from training.logs.items import read_items
 from training.logs.reader import read_log
-from training.report.collection import Document, Lists, collect, name_results
+from training.report.collection import Document, Lists, Scorers, collect, name_results
 from training.report.page import render_page
 from training.runs.documents import parse
 from training.runs.evaluate import cut, print_note
@@ -39,10 +38,10 @@ def report_run(run: Run, data: Path | None, items: Path | None = None) -> Path:
     return write_page(run, facts, items)
 
 
-def report_finished(run: Run, log: Log, split: Split, scorer: Scorer, lists: Lists) -> None:
+def report_finished(run: Run, log: Log, split: Split, scorers: Scorers, lists: Lists) -> None:
     """Write the report of a run that has just been finished. Whatever goes wrong is said: the run is kept."""
     try:
-        facts = collect(run, log, split, scorer, lists)
+        facts = collect(run, log, split, scorers, lists)
         write_json(run.path / FACTS, facts)
         write_page(run, facts)
     except Exception as error:  # noqa: BLE001 - nobody loses hours of training to a picture of them

@@ -310,14 +310,15 @@ def test_charts_place_what_they_are_given():
     heights = [float(height) for height in re.findall(r'class="bar".*? height="([\d.]+)"', bars)]
     assert heights[1] == pytest.approx(4 * heights[0], abs=0.3)
     assert "&lt;a&gt;: 1" in bars
-    assert 'cx="' in draw_lines({"one": [(3, 0.5)]}, label="l", x="epoch", y="y")
-    lines = draw_lines({"a": [(1, 0.1), (2, 0.3), (3, 0.2)]}, label="l", x="epoch", y="y", levels={"pop": 0.25})
+    assert 'cx="' in draw_lines({"one": [(3, 0.5)]}, colours={"one": 0}, label="l", x="epoch", y="y")
+    line, colours = [(1, 0.1), (2, 0.3), (3, 0.2)], {"a": 0, "pop": 1}
+    lines = draw_lines({"a": line}, colours=colours, label="l", x="epoch", y="y", levels={"pop": 0.25})
     [points] = re.findall(r'points="([^"]+)"', lines)
     places = [tuple(map(float, point.split(","))) for point in points.split()]
     assert places == sorted(places)
     [level] = re.findall(r'class="level s1".*? y1="([\d.]+)"', lines)
     assert places[1][1] < float(level) < places[2][1]
-    intervals = draw_intervals({"a": {"low": 0.1, "value": 0.2, "high": 0.4}}, label="l", x="x")
+    intervals = draw_intervals({"a": {"low": 0.1, "value": 0.2, "high": 0.4}}, colours=colours, label="l", x="x")
     [(low, high)] = re.findall(r'class="reach s0" x1="([\d.]+)" x2="([\d.]+)"', intervals)
     assert float(low) < float(high)
     assert [tell_short(number) for number in (0.25, 1500, 20_000, 3e6)] == ["0.25", "1,500", "20k", "3M"]
