@@ -14,7 +14,7 @@ from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from model.contract.deployment.document import is_followed
-from service.auth.guard import AuthGuard
+from service.auth.guard import AUTH_GUARD, AuthGuard
 from service.catalogue.live import LiveCatalogue
 from service.catalogue.writer import CatalogueWriter
 from service.deployment.followed import Followed
@@ -29,7 +29,7 @@ from service.health import Health
 from service.http.admission import Admission
 from service.http.allowed_hosts import AllowedHosts
 from service.http.connection_limit import ConnectionLimit
-from service.http.dependencies import Service
+from service.http.dependencies import SERVICE, Service
 from service.http.openapi import install_openapi
 from service.http.outer_middleware import RequestMiddleware
 from service.http.problems import install_problems
@@ -75,10 +75,12 @@ class Application:
         self.framework = framework
         """Describes the routes and serves those with parameters. Its own way in is not used."""
         self._layers = layers
+        self._auth_guard = AuthGuard(service.settings.keys_file)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or the lifespan."""
         scope["app"] = self.framework  # as FastAPI's own way in sets it
+        scope[SERVICE], scope[AUTH_GUARD] = self.service, self._auth_guard
         await self._layers(scope, receive, send)
 
 
@@ -240,7 +242,6 @@ def _make_framework(service: Service, routers: Sequence[APIRouter], *, docs: boo
     for router in routers:
         framework.include_router(router)
     framework.state.service = service
-    framework.state.auth_guard = AuthGuard(service.settings.keys_file)
     install_problems(framework, routes=[route for router in routers for route in router.routes])
     install_openapi(framework, choose_item=lambda: _most_popular(service.model))
     return framework

@@ -26,7 +26,7 @@ PARTS: Mapping[str, Mapping[type, tuple[str, ...]]] = {
         HttpToolsProtocol: (
             *("connection_made", "connection_lost", "data_received", "pause_writing", "resume_writing"),
             *("on_message_begin", "on_headers_complete", "on_message_complete", "on_response_complete"),
-            *("_unset_keepalive_if_required", "_start_asgi_task"),
+            *("_start_asgi_task", "timeout_keep_alive", "server_state"),
             *("cycle", "flow", "headers", "parser", "pipeline", "scope", "transport", "url"),
         ),
         FlowControl: ("resume_reading",),

@@ -176,8 +176,8 @@ class Settings(BaseSettings):
         default=75.0,
         gt=0,
         le=3600,
-        description="Seconds that a connection may stay idle between requests. Set it longer than the idle "
-        "timeout of a proxy in front.",
+        description="Seconds that a connection may stay idle between requests; it is closed up to an eighth later. "
+        "Set it longer than the idle timeout of a proxy in front.",
     )
     max_body_mib: int = Field(
         default=16,

@@ -27,6 +27,8 @@ REPEATED_TARGETS = ("kept", "missed", "dropped")
 """What it does with a target that its user has met before. kept: it is a candidate like others. missed: it is removed
 as every seen item is, and so is in no list. dropped: it makes no question."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+AUTO, MINUTES = "auto", 10.0
+"""What `fit` does without a recipe, and how long it then takes at most unless told otherwise."""
 DATA_SET_NAMES = ("ml-100k", "ml-1m", "ml-20m")
 
 
@@ -44,11 +46,20 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_fit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe",
+        nargs="?",
+        default=AUTO,
         metavar="RECIPE",
-        help="name of a shipped recipe (bert4rec-small, sasrec-ml-1m) or path of a .toml file",
+        help="name of a shipped recipe (bert4rec-small, sasrec-ml-1m) or path of a .toml file; without one, auto: what "
+        "the log asks for is chosen, explained, trained within --minutes and compared with every cheap model",
     )
     add_log_arguments(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="folder of the run")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="folder of the run (default: runs/RECIPE)")
+    parser.add_argument(
+        "--minutes",
+        type=_read_minutes,
+        metavar="N",
+        help=f"without a recipe: how long all of it may take, validation and tests included (default: {MINUTES:g})",
+    )
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -343,6 +354,13 @@ def _read_seconds(text: str) -> float:
     return seconds
 
 
+def _read_minutes(text: str) -> float:
+    try:
+        return _read_seconds(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError("minutes are a number above 0") from error
+
+
 def _read_duration(text: str) -> float:
     """Seconds of a duration such as 24h."""
     unit = _UNITS.get(text[-1:])
@@ -361,7 +379,7 @@ def _add_discount(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
-    "fit": ("train a model by a recipe", _add_fit),
+    "fit": ("train a model by a recipe, or what the log asks for", _add_fit),
     "evaluate": ("measure a run or a baseline on test events", _add_evaluate),
     "describe": ("print statistics of a log, as in Table 1 of the papers", _add_describe),
     "compare": ("compare runs, with paired differences and a plot", _add_compare),

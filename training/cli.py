@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.extras import explain_missing
-from training.arguments import make_parser
+from training.arguments import AUTO, make_parser
 from training.errors import InputError, TrainingError
 from training.recipe import DataRecipe, Recipe, make_recipe, read_recipe
 from training.recipe_models import BASELINES, BaselineRecipe
@@ -56,6 +56,13 @@ def _say(text: str) -> None:
 
 
 def _fit(options: argparse.Namespace) -> int:
+    out = options.out or Path("runs") / Path(options.recipe).stem
+    if options.recipe == AUTO:
+        from training.auto.command import run_auto  # noqa: PLC0415 - imports torch
+
+        return run_auto(options, out)
+    if options.minutes is not None:
+        raise InputError("--minutes is for fit without a recipe; a recipe has train.budget_seconds, for training alone")
     recipe = read_recipe(options.recipe, options.settings)
     from training.evaluation.results import find_weakness, format_results, format_rule_weight, format_verdict  # noqa: PLC0415
     from training.fit.fit import fit  # noqa: PLC0415 - imports torch
@@ -65,24 +72,24 @@ def _fit(options: argparse.Namespace) -> int:
         results = fit(
             recipe,
             options.data,
-            options.out,
+            out,
             resume=options.resume,
             items=options.items,
             stop=interrupt.is_asked,
             report=True,
         )
     if results is None:
-        _complain(f"stopped; saved in {options.out}: run the same command with --resume to continue")
+        _complain(f"stopped; saved in {out}: run the same command with --resume to continue")
         return 128 + (interrupt.received or INTERRUPTED - 128)
     _say(format_results(results, results["models"]))
     if "comparison" in results:
         _say(format_verdict(results["comparison"], results["users"]))
     if recipe.rules_per_item is not None:
         _say(format_rule_weight(results["rules"]))
-    _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {options.out}")
+    _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {out}")
     weakness = find_weakness(results)
     if weakness:
-        _complain(f"WARNING: {weakness}; train longer or use another recipe before you publish {options.out}")
+        _complain(f"WARNING: {weakness}; train longer or use another recipe before you publish {out}")
     return 0
 
 

@@ -1,9 +1,10 @@
 """Whether a change made plain answers slower: the service of two source trees under the same load, in turns.
 
 `python -m benchmarks.serving.two_trees OLD NEW BUNDLE` with two checkouts of this repository. Each gets a store of its
-own and the same histories. In each pair of turns both are asked, at 32 connections and at one; the figures are medians
-over pairs, since the machine drifts. Below 30 pairs they are rarely better than 3 %. `--python` and `--old-bundle` name
-another environment or bundle for the old tree.
+own and the same histories. In each pair of turns both are asked, at 32 connections and at one; the ratio of a start is
+the median over its pairs, since the machine drifts. How a process lies in memory alone makes it some per cent faster or
+slower, so that both are started anew several times: the figures are medians over starts, with their range. `--python`
+and `--old-bundle` name another environment or bundle for the old tree.
 """
 
 import argparse
@@ -16,11 +17,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -43,19 +44,24 @@ QUESTIONS: Final = [
 ]
 
 
-@dataclass
+class Turn(NamedTuple):
+    """What a service was like while it was asked."""
+
+    cpu_us: float
+    """Of the service without its store, for each answer."""
+    rate: float
+    p50_ms: float
+
+
+@dataclass(frozen=True)
 class Tree:
-    """A service that runs the code of a checkout, and what its turns came to."""
+    """A service that runs the code of a checkout."""
 
     name: str
     process_id: int
     port: int
-    cpu_us: list[float] = field(default_factory=list)
-    """Of the service without its store, for each answer."""
-    rate: list[float] = field(default_factory=list)
-    p50_ms: list[float] = field(default_factory=list)
 
-    def take_turn(self, connections: int, seconds: float) -> None:
+    def take_turn(self, connections: int, seconds: float) -> Turn:
         """Be asked for a while. Raises RuntimeError for a bad answer."""
         before_s = count_cpu(self.process_id)
         sample = drive_closed(
@@ -64,9 +70,8 @@ class Tree:
         )  # fmt: skip
         if sample.failed:
             raise RuntimeError(f"{self.name}: {sample.failed} answers were not the model's: is the machine busy?")
-        self.cpu_us.append(1e6 * (count_cpu(self.process_id) - before_s) / len(sample.latencies))
-        self.rate.append(sample.rate)
-        self.p50_ms.append(1e3 * percentile(sample.latencies, 0.5))
+        cpu_us = 1e6 * (count_cpu(self.process_id) - before_s) / len(sample.latencies)
+        return Turn(cpu_us, sample.rate, 1e3 * percentile(sample.latencies, 0.5))
 
 
 @contextmanager
@@ -109,19 +114,25 @@ def _store_histories(url: str, items: Sequence[str]) -> None:
             client.post("/events", json={"events": events}).raise_for_status()
 
 
-def compare(old: Tree, new: Tree) -> str:
-    """The ratios new/old of what was measured, medians over pairs of turns."""
-    pairs = {
-        "CPU an answer": (old.cpu_us, new.cpu_us),
-        "answers a second": (old.rate, new.rate),
-        "p50": (old.p50_ms, new.p50_ms),
-    }
-    ratios = (
-        f"{name} {median(b / a for a, b in zip(*sides, strict=True)):.3f} ({median(sides[0]):.4g} -> "
-        f"{median(sides[1]):.4g})"
-        for name, sides in pairs.items()
-    )
-    return ", ".join(ratios)
+def take_pairs(trees: Sequence[Tree], *, connections: int, pairs: int, seconds: float) -> list[tuple[Turn, Turn]]:
+    """Turns of the old and the new tree, after one of each that does not count."""
+    for tree in trees:
+        tree.take_turn(connections, 2.0)
+    taken = []
+    for pair in range(pairs):
+        turns = {tree.name: tree.take_turn(connections, seconds) for tree in (trees if pair % 2 else trees[::-1])}
+        taken.append((turns["old"], turns["new"]))
+    return taken
+
+
+def compare(starts: Sequence[Sequence[tuple[Turn, Turn]]]) -> str:
+    """The ratios new/old of what was measured: medians over starts of medians over their pairs, and the range."""
+    said = []
+    for index, name in enumerate(("CPU an answer", "answers a second", "p50")):
+        ratios = sorted(median(new[index] / old[index] for old, new in pairs) for pairs in starts)
+        old, new = (median(pair[side][index] for pairs in starts for pair in pairs) for side in (0, 1))
+        said.append(f"{name} {median(ratios):.3f} [{ratios[0]:.3f}, {ratios[-1]:.3f}] ({old:.4g} -> {new:.4g})")
+    return ", ".join(said)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -132,27 +143,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("bundle", type=Path, help="bundle that both serve")
     parser.add_argument("--old-bundle", type=Path, help="bundle of the old tree, if it reads no newer one")
     parser.add_argument("--python", default=sys.executable, help="interpreter of the old tree")
-    parser.add_argument("--pairs", type=int, default=31)
+    parser.add_argument("--starts", type=int, default=9, help="how often both are started")
+    parser.add_argument("--pairs", type=int, default=7, help="of turns, in each start")
     parser.add_argument("--seconds", type=float, default=1.0, help="of a turn")
     options = parser.parse_args(arguments)
     bundle = options.bundle.resolve()
-    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        trees = []
-        for name, tree, python, served in (
-            ("old", options.old, options.python, options.old_bundle or bundle),
-            ("new", options.new, sys.executable, bundle),
-        ):
-            folder = Path(scratch) / name
-            folder.mkdir()
-            trees.append(stack.enter_context(serve(name, tree.resolve(), python, served.resolve(), folder)))
-        for connections in CONNECTIONS:
-            for tree in trees:
-                tree.take_turn(connections, 3.0)
-                tree.cpu_us, tree.rate, tree.p50_ms = [], [], []
-            for pair in range(options.pairs):
-                for tree in trees if pair % 2 else trees[::-1]:
-                    tree.take_turn(connections, options.seconds)
-            say(f"{connections} connections, {options.pairs} pairs, new/old: {compare(*trees)}")
+    services = (
+        ("old", options.old.resolve(), options.python, (options.old_bundle or bundle).resolve()),
+        ("new", options.new.resolve(), sys.executable, bundle),
+    )
+    starts: dict[int, list[list[tuple[Turn, Turn]]]] = {connections: [] for connections in CONNECTIONS}
+    for start in range(options.starts):
+        with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+            trees = []
+            for service in services if start % 2 else services[::-1]:
+                folder = Path(scratch) / service[0]
+                folder.mkdir()
+                trees.append(stack.enter_context(serve(*service, folder)))
+            for connections, taken in starts.items():
+                taken.append(take_pairs(trees, connections=connections, pairs=options.pairs, seconds=options.seconds))
+                say(f"start {start + 1}, {connections} connections, new/old: {compare(taken[-1:])}")
+    for connections, taken in starts.items():
+        say(f"{connections} connections, {options.starts} starts, new/old: {compare(taken)}")
     return 0
 
 

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from model.contract import bundle, bundle_content
 from model.contract.attributes import gather_attributes
+from model.contract.counted import Counted
 from model.contract.event_inputs import ABSENT
 from model.contract.golden import Golden, golden_to_bytes
 from model.contract.manifest import Manifest
@@ -39,6 +40,7 @@ from model.contract.query import INPUTS
 from model.contract.rules import Rules
 from model.contract.sessions import Sessions
 from model.contract.vocabulary import Vocabulary
+from model.export.counted import export_checked as export_counted_checked
 from model.export.gru_operator import use_operators
 from model.export.parity import ExportError, check_events, check_parity, make_golden
 from model.export.ranking import Items, Scan, append_ranking
@@ -117,7 +119,7 @@ def _share(graph: onnx.GraphProto, name: str, table: str) -> None:
 
 def publish_bundle(
     root: Path,
-    network: SequenceNetwork,
+    network: SequenceNetwork | Counted,
     *,
     name: str,
     vocabulary: Vocabulary,
@@ -140,10 +142,25 @@ def publish_bundle(
     Who answers from it is for the caller to say. `counts` (V) is how often each item occurs, `metadata` what is known
     of items by id and what they can be filtered by, `sessions` what answers without the network, `rules` what it can be
     compared with, `event_types` those that the network knows, in the order of their codes, `lineage` where a retrained
-    network comes from; with `similar` it also ranks the items that are like others. Raises ExportError when the graph
-    and PyTorch disagree; then nothing is written.
+    network comes from; with `similar` it also ranks the items that are like others. Counts in place of a network have
+    neither a scan nor similar items. Raises ExportError when the graph and PyTorch, or numpy, disagree; then nothing is
+    written.
     """
-    graph, examples = _export_checked(network, vocabulary, histories, scan=scan, type_count=len(event_types))
+    if isinstance(network, Counted):
+        if similar or scan not in (None, "plain"):
+            raise ExportError("a model that counts has no item table: leave out --similar and --item-scoring")
+        graph, examples = export_counted_checked(network, vocabulary, histories, opset=OPSET)
+        sizes = {"max_length": network.max_length, "width": 1, "layers": 1, "heads": 1}
+        event_inputs: tuple[str, ...] = ()
+    else:
+        graph, examples = _export_checked(network, vocabulary, histories, scan=scan, type_count=len(event_types))
+        sizes = {
+            "max_length": network.config.max_length,
+            "width": network.config.width,
+            "layers": getattr(network.config, "layers", 1),
+            "heads": getattr(network.config, "heads", 1),
+        }
+        event_inputs = network.event_inputs
     files = {
         bundle.NETWORK: graph,
         bundle.VOCABULARY: vocabulary.to_bytes(),
@@ -159,7 +176,7 @@ def publish_bundle(
         files[bundle.RULES] = rules.to_bytes()
     if event_types:
         files[bundle.EVENT_TYPES] = bundle_content.encode_types(event_types)
-    if similar:
+    if similar and not isinstance(network, Counted):
         files |= make_similar_files(
             network.rows.detach().numpy(),
             vocabulary,
@@ -170,20 +187,16 @@ def publish_bundle(
         )
     described = {file: bundle.describe_file(content) for file, content in files.items()}
     digest = hashlib.sha256("".join(described[file].sha256 for file in sorted(described)).encode()).hexdigest()
-    config = network.config
     manifest = Manifest(
         name=name,
         version=f"{trained_at:%Y%m%dT%H%M%S}-{digest[:8]}",
         item_count=len(vocabulary),
-        max_length=config.max_length,
-        width=config.width,
-        layers=getattr(config, "layers", 1),
-        heads=getattr(config, "heads", 1),
+        **sizes,
         trained_at=f"{trained_at:%Y-%m-%dT%H:%M:%SZ}",
         last_event_at=last_event_at,
         data_fingerprint=data_fingerprint,
         metrics=dict(metrics),
-        inputs=(*INPUTS, *network.event_inputs),
+        inputs=(*INPUTS, *event_inputs),
         files=described,
         lineage=lineage,
     )

@@ -38,36 +38,42 @@ def make_golden(
     network: SequenceNetwork, vocabulary: Vocabulary, histories: Sequence[Sequence[str]], *, seed: int = 0
 ) -> list[Golden]:
     """Ask PyTorch a question of each kind for each history: plain, seen excluded, candidates, nothing known at all."""
+
+    def score(items: Sequence[str]) -> NDArray[np.float32]:
+        item_ids, lengths = encode_histories(
+            [vocabulary.encode_known(items)], max_length=network.config.max_length, mask_index=vocabulary.mask_index
+        )
+        network.eval()
+        with torch.inference_mode():
+            scores: NDArray[np.float32] = network(torch.from_numpy(item_ids), torch.from_numpy(lengths))[0].numpy()
+        return scores
+
+    return ask_each(score, vocabulary, histories, seed=seed)
+
+
+def ask_each(
+    score: Callable[[Sequence[str]], NDArray[np.floating]],
+    vocabulary: Vocabulary,
+    histories: Sequence[Sequence[str]],
+    *,
+    seed: int = 0,
+) -> list[Golden]:
+    """The same questions to whatever scores all items (V) after a history of ids."""
     draw = np.random.default_rng(seed)
     catalogue = np.array(vocabulary.item_ids)
-    examples = [_ask_network(network, vocabulary, (), (), ())]
+    examples = [sort_answer(vocabulary, score(()), items=())]
     for history in histories:
         some = tuple(map(str, draw.choice(catalogue, size=min(20, len(catalogue)), replace=False)))
-        examples.append(_ask_network(network, vocabulary, tuple(history), (), ()))
-        examples.append(_ask_network(network, vocabulary, tuple(history), tuple(history), ()))
-        examples.append(_ask_network(network, vocabulary, tuple(history), tuple(history), some))
+        items, scores = tuple(history), score(history)
+        examples.append(sort_answer(vocabulary, scores, items=items))
+        examples.append(sort_answer(vocabulary, scores, items=items, exclude=items))
+        examples.append(sort_answer(vocabulary, scores, items=items, exclude=items, candidates=some))
     return examples
-
-
-def _ask_network(
-    network: SequenceNetwork,
-    vocabulary: Vocabulary,
-    items: tuple[str, ...],
-    exclude: tuple[str, ...],
-    candidates: tuple[str, ...],
-) -> Golden:
-    item_ids, lengths = encode_histories(
-        [vocabulary.encode_known(items)], max_length=network.config.max_length, mask_index=vocabulary.mask_index
-    )
-    network.eval()
-    with torch.inference_mode():
-        scores = network(torch.from_numpy(item_ids), torch.from_numpy(lengths))[0].numpy()
-    return sort_answer(vocabulary, scores, items=items, exclude=exclude, candidates=candidates)
 
 
 def sort_answer(
     vocabulary: Vocabulary,
-    scores: NDArray[np.float32],
+    scores: NDArray[np.floating],
     *,
     items: tuple[str, ...],
     exclude: tuple[str, ...] = (),

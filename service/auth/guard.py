@@ -24,6 +24,8 @@ from service.system.fingerprint import stat_fingerprint
 
 SCHEME = "key"
 """The name of the security scheme in OpenAPI."""
+AUTH_GUARD = "auth_guard"
+"""Where in a request's scope the application's AuthGuard is."""
 RELOAD_S = 1.0
 """Shortest interval between checks of the file, and so how long a revoked key may still be accepted."""
 
@@ -136,7 +138,7 @@ class GuardedRoute(APIRoute):
         [scope] = security[0][SCHEME]
 
         async def check_and_handle(request: Request) -> Response:
-            guard: AuthGuard = request.app.state.auth_guard
+            guard: AuthGuard = request.scope[AUTH_GUARD]
             guard.check(request, scope)
             return await handle(request)
 

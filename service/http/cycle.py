@@ -11,6 +11,9 @@ from typing import Any
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
+WHOLE = "nextitem.whole"
+"""The extension of ASGI that cycles offer: a head that has its whole body with it, as "body"."""
+
 _LINGER_S = 1.0
 _KEPT_LINES = 256
 _lines: dict[tuple[bytes, bytes], bytes] = {}
@@ -33,7 +36,9 @@ class AnswerCycle(RequestResponseCycle):
             return
         if not self.response_started and message["type"] == "http.response.start":
             self._head = self._begin(message)
-            return
+            if "body" not in message:
+                return
+            message = {"type": "http.response.body", "body": message["body"]}
         head, self._head = self._head, None
         if head is None:
             await super().send(message)

@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from service.errors import BodyTooLarge, HeadTooLarge, MalformedRequest, Problem, RequestTimeout
 from service.http.allowed_hosts import AllowedHosts
 from service.http.connection_limit import ConnectionLimit
-from service.http.cycle import AnswerCycle, Flow, LingeringClose
+from service.http.cycle import WHOLE, AnswerCycle, Flow, LingeringClose
 from service.http.disconnect import DISCONNECT, DisconnectSignal
 from service.http.head import HEAD_MAX_BYTES, HeadCheck
 
@@ -43,6 +43,7 @@ RULES = "rules"
 # What the client must send next. Plain integers, since looking up members of an enum is slow.
 _HEAD, _BODY, _NOTHING = range(3)
 _LIMITS_S = (HEAD_LIMIT_S, BODY_LIMIT_S, math.inf)
+_EXTENSIONS: dict[str, dict[str, object]] = {WHOLE: {}}
 
 
 class ConnectionRules(NamedTuple):
@@ -86,6 +87,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._ignore_input = False
         self._unsent_since_s: float | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
+        self._look_every_s = min(HEAD_LIMIT_S, max(self.timeout_keep_alive / 8, 0.1))
         self._disconnect_signal = DisconnectSignal()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -95,7 +97,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._last_request_number = self.server_state.total_requests
         self._limit.opened(self)
         self._deadline_s = self.loop.time() + HEAD_LIMIT_S
-        self._deadline_timer = self.loop.call_later(HEAD_LIMIT_S, self._check_deadlines)
+        self._deadline_timer = self.loop.call_later(self._look_every_s, self._check_deadlines)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer, signal the disconnect, and release the client's requests."""
@@ -105,7 +107,6 @@ class LimitedProtocol(HttpToolsProtocol):
             self._deadline_timer.cancel()
             self._deadline_timer = None
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # the timer would keep this connection alive until it fires
         # A request that never ran and this connection refer to each other, and garbage collection is rare.
         for cycle, _ in self.pipeline:
             cycle.on_response = _noop
@@ -113,7 +114,6 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse the data, and refuse a request that exceeds a limit."""
-        self._unset_keepalive_if_required()
         if self._ignore_input:
             return
         if self._expecting is _NOTHING:
@@ -140,6 +140,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """The first byte of a request arrived."""
         super().on_message_begin()
         self.scope["state"][DISCONNECT] = self._disconnect_signal
+        self.scope["extensions"] = _EXTENSIONS
         self._expecting = _HEAD
 
     def on_headers_complete(self) -> None:
@@ -170,10 +171,20 @@ class LimitedProtocol(HttpToolsProtocol):
         self._deadline_for, self._deadline_s = _NOTHING, math.inf
 
     def on_response_complete(self) -> None:
-        """The answer is written: drop the unread rest of the body."""
+        """The answer is written: drop the unread rest of the body, and begin the next request that waits.
+
+        uvicorn would set a timer for an idle connection, in each answer; here the deadlines' own timer closes it.
+        """
         if self.cycle.body and self.cycle.response_complete:
             self.cycle.body = bytearray()
-        super().on_response_complete()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self._expecting is _NOTHING:
+            self._deadline_s = self.loop.time() + self.timeout_keep_alive
 
     def pause_writing(self) -> None:
         """The client reads its answer too slowly."""
@@ -208,12 +219,16 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.flow.read_paused:
             self._deadline_s = max(self._deadline_s, now_s + 1)  # reading is paused: the client is not at fault
         elif now_s >= self._deadline_s:
-            if self._expecting is _HEAD and not self._bytes and (self.cycle is None or self.cycle.response_complete):
+            if (
+                self._expecting is not _BODY
+                and not self._bytes
+                and (self.cycle is None or self.cycle.response_complete)
+            ):
                 self.transport.close()
             else:
                 self._refuse(RequestTimeout())
         self._deadline_timer = self.loop.call_later(
-            min(max(self._deadline_s - now_s, 0.1), HEAD_LIMIT_S), self._check_deadlines
+            min(max(self._deadline_s - now_s, 0.1), self._look_every_s), self._check_deadlines
         )
 
     def _refuse(self, problem: Problem) -> None:

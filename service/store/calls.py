@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
 from redis.asyncio import Redis
@@ -109,28 +109,56 @@ class StoreCalls:
         if self._on_error:
             self._on_error(kind)
 
-    @asynccontextmanager
-    async def boundary(self, operation: Operation, timeout_s: float) -> AsyncIterator[None]:
-        """Measure an operation, limit its time, and turn any failure into StoreUnavailable."""
-        started_s = time.perf_counter()
+    def boundary(self, operation: Operation, timeout_s: float) -> "Boundary":
+        """Measure an operation, limit its time, and turn any failure into StoreUnavailable: `async with`."""
+        return Boundary(self, operation, timeout_s)
+
+    def failed(self, operation: Operation, error: Exception, timeout_s: float) -> StoreUnavailable:
+        """Count and log the failure of an operation. Returns what callers get for it."""
+        kind = classify(error)
+        self.count_error(kind)
+        if kind != "timeout" or timeout_s >= PATIENCE_S:  # else its own time limit was too short to judge the store
+            self.failures.failed(CALLS[operation], error, kind=kind)
+        if operation == "append" and kind == "refused":
+            self._refused_s = time.monotonic()
+        return StoreUnavailable(kind=kind)
+
+    def observe(self, operation: Operation, seconds: float) -> None:
+        """Pass on how long an operation took, however it ended."""
+        if self._observe:
+            self._observe(operation, seconds)
+
+
+class Boundary:
+    """Around one operation on the store. Each answer has one, and a generator would take three times as long."""
+
+    __slots__ = ("_calls", "_operation", "_started_s", "_time_limit", "_timeout_s")
+
+    def __init__(self, calls: StoreCalls, operation: Operation, timeout_s: float) -> None:
+        self._calls = calls
+        self._operation = operation
+        self._timeout_s = timeout_s
+
+    async def __aenter__(self) -> None:
+        self._started_s = time.perf_counter()
+        self._time_limit = asyncio.timeout(self._timeout_s)
+        await self._time_limit.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        calls = self._calls
         try:
-            async with asyncio.timeout(timeout_s):
-                yield
-        except StoreNotDurable:
-            self.count_error("unsafe")
-            raise
-        except StoreUnavailable:
-            raise  # of one user, and already logged
-        except Exception as error:  # clients see any failure of the store as 503; the log has the details
-            kind = classify(error)
-            self.count_error(kind)
-            if kind != "timeout" or timeout_s >= PATIENCE_S:  # else its own time limit was too short to judge the store
-                self.failures.failed(CALLS[operation], error, kind=kind)
-            if operation == "append" and kind == "refused":
-                self._refused_s = time.monotonic()
-            raise StoreUnavailable(kind=kind) from error
-        else:
-            self.failures.succeeded(CALLS[operation])
+            try:
+                await self._time_limit.__aexit__(kind, error, trace)
+            except TimeoutError as late:
+                error = late
+            if error is None:
+                calls.failures.succeeded(CALLS[self._operation])
+            elif isinstance(error, StoreNotDurable):
+                calls.count_error("unsafe")
+            elif isinstance(error, Exception) and not isinstance(error, StoreUnavailable):  # that: of one user, logged
+                # Clients see any failure of the store as 503; the log has the details.
+                raise calls.failed(self._operation, error, self._timeout_s) from error
         finally:
-            if self._observe:
-                self._observe(operation, time.perf_counter() - started_s)
+            calls.observe(self._operation, time.perf_counter() - self._started_s)

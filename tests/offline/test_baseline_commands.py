@@ -5,6 +5,8 @@ import json
 import pytest
 
 from model.contract.bundle import read_bundle
+from model.contract.query import encode_question
+from service.inference.model import load_model
 from training.cli import main
 from training.recipe import read_recipe
 from training.recipe_models import BASELINES, MODELS
@@ -70,7 +72,8 @@ def test_kinds_are_compared(tmp_path, fit, cycle_csv, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("bpr-mf", "ranks only for the users of its training log"), ("pop", "pop counts a log")]
+    ("name", "reason"),
+    [("bpr-mf", "ranks only for the users of its training log"), ("session-knn", "compares whole histories")],
 )
 def test_what_cannot_be_served_is_refused(tmp_path, fit, capsys, name, reason):
     """`publish` says why in one sentence and writes nothing."""
@@ -98,6 +101,30 @@ def test_only_transformers_have_attention(fit, cycle_csv, capsys):
     assert not (run / "attention.png").exists()
     assert main(["attention", str(run), "--data", str(cycle_csv)]) == 2
     assert "only transformers have attention weights" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["pop", "recent-pop", "markov", "rules", "item-knn"])
+def test_a_counter_is_published(tmp_path, fit, name):
+    """What counts becomes a bundle of the whole log, its newest events too: after the ring's item 12 comes 1."""
+    run = fit(name)
+    assert main(["publish", str(run), "--out", str(tmp_path / "bundles")]) == 0
+    bundle = read_bundle(tmp_path / "bundles")
+    assert (bundle.manifest.name, bundle.manifest.layers) == (name, 1)
+    assert sum(bundle.counts) == 168
+    model = load_model(tmp_path / "bundles", provider="cpu", threads=1, max_batch=2)
+    question = encode_question(model.vocabulary, history=["i11", "i12"], exclude=["i05"], candidates=None, k=12)
+    [answer] = model.rank([question])
+    assert len(answer.item_ids) == 11
+    if name in ("markov", "rules"):
+        assert answer.item_ids[0] == "i01"
+
+
+def test_a_counter_of_before_is_fit_again(tmp_path, fit, capsys):
+    """A run that kept no counts says so."""
+    run = fit("markov")
+    (run / "counted.npy").unlink()
+    assert main(["publish", str(run), "--out", str(tmp_path / "bundles")]) == 2
+    assert "fit it again" in capsys.readouterr().err
 
 
 def test_a_recurrent_network_is_published(tmp_path, fit):

@@ -70,12 +70,8 @@ class Markov:
 
     def __init__(self, train: Histories, item_count: int, *, leave_own_out: bool = True) -> None:
         self.item_count = item_count
-        rows, items = train.flatten()
-        same = rows[1:] == rows[:-1]
-        pairs = items[:-1][same].astype(np.int64) * (item_count + 1) + items[1:][same]
-        pairs, self._counts = np.unique(pairs, return_counts=True)
-        self._next = pairs % (item_count + 1)
-        self._bounds = np.searchsorted(pairs // (item_count + 1), np.arange(item_count + 2))
+        first, self._next, self._counts = count_pairs(train, item_count)
+        self._bounds = np.searchsorted(first, np.arange(item_count + 2))
         self._counted = Counted(train, item_count, leave_own_out=leave_own_out)
 
     def score(self, histories: Histories) -> Tensor:
@@ -92,6 +88,15 @@ class Markov:
         again = (rows[1:] == rows[:-1]) & (items[:-1] == last[rows[:-1]])
         np.subtract.at(counts, (rows[1:][again], items[1:][again] - 1), 1)
         return torch.from_numpy(counts + self._counted.share_others(own))
+
+
+def count_pairs(train: Histories, item_count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Which item came right after which, and how often: both by index, in order, and the counts."""
+    rows, items = train.flatten()
+    same = rows[1:] == rows[:-1]
+    pairs = items[:-1][same].astype(np.int64) * (item_count + 1) + items[1:][same]
+    pairs, counts = np.unique(pairs, return_counts=True)
+    return pairs // (item_count + 1), pairs % (item_count + 1), counts
 
 
 _ROUNDING = 1e-13  # what is left of a sum when all that went into it is taken off again, and less than any rule of it

@@ -44,6 +44,14 @@ class ItemNeighbours:
         scores[rows, columns] += sums
         return torch.from_numpy(scores)
 
+    def list_similar(
+        self, items: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """The `neighbours` most similar items of each of some, by everybody's meetings: items, theirs, and cosines."""
+        nobody = sparse.csr_array((1, self.item_count + 1), dtype=np.int32)
+        of, columns, cosines = self._find_similar(np.zeros_like(items), items, nobody)
+        return items[of], columns, cosines
+
     def _find_similar(
         self, rows: NDArray[np.integer], items: NDArray[np.integer], own: sparse.csr_array
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from model.contract.rules import FOLLOWERS, Rules
+from model.contract.rules import DECAY, FOLLOWERS, WINDOW, Rules
 from model.contract.rules import MOST_RULES as MOST_PUBLISHED
 from model.nets.rules import SequentialRules
 from training.baselines.sparse_rows import count_within, find_highest
@@ -62,17 +62,35 @@ def scale_rules(totals: NDArray[np.float64]) -> NDArray[np.float64]:
     return scales
 
 
-def gather_rules(train: Histories, item_count: int) -> Rules:
+def gather_rules(
+    train: Histories, item_count: int, *, reach: int = REACH, decay: float = DECAY, window: int = WINDOW
+) -> Rules:
     """The weightiest rules of each item, for a bundle: as many of each as its size allows, equal ones by index."""
-    counts = count_rules(train, item_count)
+    counts = count_rules(train, item_count, reach=reach)
     scales = scale_rules(counts.sum(axis=1))
     counts = counts.tocoo()
-    kept = find_highest(counts.row, counts.col, counts.data, min(FOLLOWERS, MOST_PUBLISHED // item_count))
-    starts = np.searchsorted(counts.row[kept], np.arange(item_count + 2))
+    weights = counts.data * scales[counts.row]
+    return keep_weightiest(counts.row, counts.col + 1, weights, item_count, decay=decay, window=window)
+
+
+def keep_weightiest(
+    firsts: NDArray[np.integer],
+    then: NDArray[np.integer],
+    weights: NDArray[np.float64],
+    item_count: int,
+    *,
+    decay: float,
+    window: int,
+    most: int = FOLLOWERS,
+) -> Rules:
+    """Rules from item to item by index, weights above 0, cut to so many of each item and to what a bundle may hold."""
+    kept = find_highest(firsts, then, weights, max(1, min(most, MOST_PUBLISHED // item_count)))
     return Rules(
-        starts=starts.astype(np.int64),
-        followers=counts.col[kept].astype(np.int32) + 1,
-        weights=(counts.data[kept] * scales[counts.row[kept]]).astype(np.float32),
+        starts=np.searchsorted(firsts[kept], np.arange(item_count + 2)).astype(np.int64),
+        followers=then[kept].astype(np.int32),
+        weights=weights[kept].astype(np.float32),
+        decay=decay,
+        window=window,
     )
 
 

@@ -1,7 +1,7 @@
 """`fit`: from a log to a finished run, wired once."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -35,6 +35,7 @@ from training.fit.loop import SILENT, Watcher, find_end, train
 from training.fit.optimizer import make_optimizer
 from training.fit.ppmi import add_item_vectors, factorise_items
 from training.fit.progress_bar import Display
+from training.fit.resuming import check_folder, check_same
 from training.fit.rule_weight import choose_rule_weight, try_rule_weights
 from training.json_files import write_json
 from training.logs.items import read_items
@@ -45,17 +46,18 @@ from training.recipe import DataRecipe, Recipe
 from training.recipe_models import BASELINES, BaselineRecipe, TransformerRecipe
 from training.report.report import report_finished
 from training.runs.checkpoint import load_checkpoint, save_checkpoint, save_weights
+from training.runs.counted import keep_counted
 from training.runs.evaluate import cut, make_scorer, name_protocol, print_note
 from training.runs.lock import FIT, hold_lock
 from training.runs.networks import load_network, make_network
 from training.runs.progress import Epoch, Progress
 from training.runs.run import Run
 
-LENGTH = ("train.epochs", "train.budget_seconds")
-"""What may be another one when a run is resumed; the learning rate goes on as if it had been so from the start."""
 POPULARITY = "pop"
 COMPARED = (POPULARITY, "markov", "rules")
 """Baselines that `fit` evaluates beside each finished run: the cheap ones."""
+COMPARED_BY_TIME = (*COMPARED, "recent-pop", "session-knn")
+"""The same where one moment parts all users: there counting the last week alone may beat everything."""
 
 
 def fit(
@@ -66,10 +68,12 @@ def fit(
     resume: bool,
     items: Path | None,
     stop: Callable[[], bool],
-    baselines: Sequence[str] = COMPARED,
+    baselines: Sequence[str] | None = None,
     report: bool = False,
 ) -> dict[str, Any] | None:
     """Train by a recipe into the folder `out`. Returns its results and those of some baselines, or None after a stop.
+
+    Without `baselines` they are those of the split.
 
     With `resume`, a run that was stopped or killed goes on where its last checkpoint was, and so does a finished one
     where the recipe now gives it more epochs or seconds. Under torchrun every process calls this; the first one writes.
@@ -80,14 +84,16 @@ def fit(
     device = check_device(recipe)
     with ExitStack() as held, join_processes(device) as processes:
         if processes.first:
-            _check_folder(run, resume=resume)
+            check_folder(run, resume=resume)
         metadata = read_items(items, recipe.data.ids) if items else None
         log, split = _read_split(data, recipe.data)
+        if baselines is None:
+            baselines = COMPARED_BY_TIME if recipe.data.split == "time" else COMPARED
         require_room(len(log.vocabulary), recipe.rules_per_item)
 
         def begin() -> dict[str, Any] | None:
             if run.exists:
-                longer = _check_same(run, recipe, log)
+                longer = check_same(run, recipe, log)
                 if run.is_finished and not longer:
                     return run.read_results()
                 held.enter_context(hold_lock(out / FIT, "training"))
@@ -113,17 +119,6 @@ def fit(
     return results
 
 
-def _check_folder(run: Run, *, resume: bool) -> None:
-    if run.exists and not resume:
-        raise RunError(f"{run.path} already holds a run: continue it with --resume, or choose another --out")
-    if not run.exists and not resume and run.path.exists() and (not run.path.is_dir() or _holds_files(run.path)):
-        raise RunError(f"{run.path} is not empty: choose another --out")
-
-
-def _holds_files(folder: Path) -> bool:
-    return any(path.name != FIT for path in folder.iterdir())  # it is left by a training that could not begin
-
-
 def check_device(recipe: Recipe) -> torch.device:
     """The device that a recipe trains on. Raises RecipeError where this machine lacks it."""
     device = choose_device(recipe.train.device)
@@ -134,22 +129,13 @@ def check_device(recipe: Recipe) -> torch.device:
 
 def _read_split(data: Path, recipe: DataRecipe) -> tuple[Log, Split]:
     log = read_log(data, recipe)
-    return log, cut(log, recipe)
-
-
-def _check_same(run: Run, recipe: Recipe, log: Log) -> bool:
-    """Refuse to go on with another recipe or log than the run began with. True where only its length is another one."""
-    if log.fingerprint != run.config["data"]["fingerprint"]:
-        raise RunError(f"{run.path} was started on another log: --resume needs the same --data")
-    begun, now = run.recipe.to_dict(), recipe.to_dict()
-    for section, entries in now.items():
-        for key, value in entries.items():
-            if begun[section][key] != value and f"{section}.{key}" not in LENGTH:
-                raise RunError(
-                    f"{run.path} was started with {section}.{key} = {begun[section][key]!r}, not {value!r}: "
-                    f"--resume needs the same recipe, except {' and '.join(LENGTH)}"
-                )
-    return begun != now
+    split = cut(log, recipe)
+    wanted = recipe.held_out_users if recipe.split == "leave-one-out" else None
+    if wanted is not None and len(split.validation) < wanted:
+        print_note(
+            f"data.held_out_users is {wanted:,}, but {len(split.validation):,} users have an event for it: all do"
+        )
+    return log, split
 
 
 def train_run(
@@ -233,9 +219,19 @@ def _choose_users(questions: Questions, most: int | None, seed: int) -> Question
 
 
 def conclude_run(
-    run: Run, log: Log, split: Split, progress: Progress, baselines: Sequence[str], *, report: bool = False
+    run: Run,
+    log: Log,
+    split: Split,
+    progress: Progress,
+    baselines: Sequence[str] | Mapping[str, Scorer],
+    *,
+    most_users: int | None = None,
+    report: bool = False,
 ) -> dict[str, Any]:
-    """Evaluate the run and some baselines on the test questions, and write the results, with `report` a page, too."""
+    """Evaluate the run and some baselines, counted or by name, on the test questions, and write the results.
+
+    With `most_users` so many users are asked, chosen at random. `report` writes report.html, too.
+    """
     name, V = run.recipe.name, len(run.vocabulary)
     rules = None if run.recipe.rules_per_item is None else _add_rules(run, log, split, run.recipe.rules_per_item)
     begun = time.monotonic()
@@ -244,10 +240,13 @@ def conclude_run(
         scorers[run.recipe.model.name] = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
     if isinstance(run.recipe.model, BaselineRecipe):
         progress.seconds = time.monotonic() - begun
+        keep_counted(run, log)
     for baseline in baselines:
-        if baseline not in scorers:
+        if baseline not in scorers and isinstance(baselines, Mapping):
+            scorers[baseline] = baselines[baseline]
+        elif baseline not in scorers:
             scorers[baseline] = make_baseline(BASELINES[baseline](name=baseline), split.train, V, log.timestamps_ms)
-    task = build_task(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
+    task = build_task(replace(PROTOCOLS[name_protocol(run.recipe.data)], most_users=most_users), log, split, SEED)
     print_note(find_twin(task.protocol, log))
     scores = {name: evaluate_task(scorer, task) for name, scorer in scorers.items()}
     results = {

@@ -4,6 +4,8 @@ Items that occur together get similar vectors (item2vec is a factorisation of ju
 A second of counting stands in for the first epochs, in which a network on a sparse log learns little else.
 """
 
+import time
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -35,11 +37,23 @@ def factorise_items(train: Histories, item_count: int, width: int, seed: int) ->
 
     An item that is near no other has a vector of zeros.
     """
-    related = count_related(train, item_count)
-    left = _find_left(related, min(width, item_count), np.random.default_rng(seed))
+    return factorise_related(count_related(train, item_count), width, seed)
+
+
+def factorise_related(related: sparse.csr_array, width: int, seed: int) -> NDArray[np.float32]:
+    """The same of what `count_related` counted (V, V)."""
+    left = _find_left(related, min(width, related.shape[0]), np.random.default_rng(seed))
     left[related.sum(axis=1) == 0] = 0  # exactly, whatever rounding left there
     length = float(np.linalg.norm(left, axis=1).mean())
     return (left * (LENGTH / length if length else 0)).astype(np.float32)
+
+
+def foretell_seconds(related: sparse.csr_array, width: int) -> float:
+    """How long `factorise_related` is going to take here, by one of its products."""
+    basis = np.ones((related.shape[1], min(width, related.shape[0]) + _SPARE))
+    begun = time.monotonic()
+    related @ basis
+    return (2 * _ROUNDS + 3) * (time.monotonic() - begun)
 
 
 def count_related(train: Histories, item_count: int) -> sparse.csr_array:

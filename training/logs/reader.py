@@ -122,7 +122,7 @@ def _read_events(path: Path, recipe: DataRecipe) -> _Events:
         recipe = replace(recipe, **SEGMENT_COLUMNS)
     elif not path.is_file():
         raise DataError(f"{path} is neither a file nor a folder of segments")
-    options = _make_options(recipe)
+    options = make_options(recipe)
     form = Form(SEGMENTS) if path.is_dir() else find_table(path, recipe.format)
     locator = RowLocator(path, form.kind)
     rows, roles = _read_rows(path, form, recipe, options)
@@ -161,7 +161,7 @@ def _put_before(events: _Events, path: Path, base: Path, recipe: DataRecipe) -> 
     )
 
 
-def _make_options(recipe: DataRecipe) -> LogOptions:
+def make_options(recipe: DataRecipe) -> LogOptions:
     """The options that a recipe stands for. A column under its default name is looked for under usual ones, too."""
     names = {role: getattr(recipe, key) for role, key in _COLUMN_KEYS.items()}
     return LogOptions(

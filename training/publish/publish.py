@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from model.contract.bundle import read_bundle
+from model.contract.counted import Counted
 from model.contract.deployment.changes import set_candidate, use
 from model.contract.deployment.document import Deployment, DeploymentError, read_deployment
 from model.contract.deployment.writer import change_deployment
@@ -30,6 +31,8 @@ from training.logs.items import read_items
 from training.logs.reader import read_log
 from training.publish.new_items import add_items
 from training.recipe import DataRecipe
+from training.recipe_models import BaselineRecipe
+from training.runs.counted import load_counted
 from training.runs.networks import load_network
 from training.runs.run import Run
 
@@ -46,7 +49,7 @@ def publish_run(
     as_candidate: bool = False,
     force: bool = False,
 ) -> Path:
-    """Publish the kept weights of a run under `root` and make them the champion, or the candidate in shadow.
+    """Publish the kept weights, or counts, of a run and make them the champion, or the candidate in shadow.
 
     `neighbours` is a log, all of whose histories answer while the network cannot, and `rules` one whose sequential
     rules can be compared with the network. With `similar` the bundle also ranks the items that are like others. With
@@ -95,7 +98,7 @@ def write_run(
     scan: Scan | None = None,
     lineage: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a bundle with the kept weights of a run under `root`, and its version to the run's published.json.
+    """Write a bundle with the kept weights, or counts, of a run under `root`, and its version to published.json.
 
     The metadata `given` goes before what `fit` was given. A network that was trained for new items (model.id_dropout)
     is published with those given, too. `gather` makes the sessions that answer while the network cannot, as
@@ -109,8 +112,8 @@ def write_run(
     """
     results = run.read_results()
     name = run.recipe.name
-    network = load_network(run)
-    if not isinstance(network, SequenceNetwork):
+    network = load_counted(run) if isinstance(run.recipe.model, BaselineRecipe) else load_network(run).cpu()
+    if not isinstance(network, SequenceNetwork | Counted):
         raise RunError(f"{name} ranks only for the users of its training log: it can be evaluated, but not published")
     metadata: Metadata | None = run.read_metadata()
     vocabulary = run.vocabulary
@@ -124,7 +127,7 @@ def write_run(
     try:
         folder = publish_bundle(
             root,
-            network.cpu(),
+            network,
             vocabulary=vocabulary,
             counts=counts,
             trained_at=datetime.fromisoformat(results["finished_at"]),

@@ -24,7 +24,7 @@ from training.runs.evaluate import make_scorer
 from training.runs.run import Run
 
 LEVELS = ("pop", "markov", "rules")
-"""The counters whose validation stands beside the learning curve."""
+"""The counters whose validation stands beside the learning curve while there is no test that names others."""
 MOST_ASKED = 2_000
 """Validation questions of the counters, and lists where `fit` did not hand over all of them."""
 
@@ -42,7 +42,7 @@ def collect(run: Run, log: Log, split: Split, scorers: Scorers | None = None, li
     scorers = scorers or {}
     facts: Document = {"results_of": name_results(run), "data": describe_data(log, split)}
     if isinstance(run.recipe.model, NetworkRecipe):
-        facts["levels"] = measure_levels(log, split, scorers)
+        facts["levels"] = measure_levels(run, log, split, scorers)
     try:
         scorer = scorers.get(run.recipe.name) or make_scorer(run, log, split)
     except RunError as error:
@@ -64,13 +64,14 @@ def name_results(run: Run) -> str | None:
     return str(run.read_results()["finished_at"]) if run.is_finished else None
 
 
-def measure_levels(log: Log, split: Split, scorers: Scorers) -> Document | None:
-    """NDCG@10 of simple counters on validation questions, as the network's epochs are measured."""
+def measure_levels(run: Run, log: Log, split: Split, scorers: Scorers) -> Document | None:
+    """NDCG@10 of the counters that the run is tested beside, on validation questions, as its epochs are measured."""
     questions = draw_some(split.validation, MOST_ASKED)
     if not len(questions):
         return None
+    tested = run.read_results()["models"] if run.is_finished else LEVELS
     models = {}
-    for name in LEVELS:
+    for name in filter(BASELINES.__contains__, tested):
         counter = scorers.get(name) or make_baseline(
             BASELINES[name](name=name), split.train, len(log.vocabulary), log.timestamps_ms
         )

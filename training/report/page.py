@@ -21,8 +21,8 @@ from training.runs.run import Run
 Document = dict[str, Any]
 
 _LOG = "the log"
-_GREY = 6
-"""The last of the classes s0 to s6 of page.css."""
+_GREY = 8
+"""The last of the classes s0 to s8 of page.css."""
 _LONGEST = 120
 """Letters of a name: beyond them nobody reads on."""
 GIVE_DATA = "Give the run's log: nextitem-train report RUN --data FILE."

@@ -57,7 +57,10 @@ class Job:
 def choose_start(wanted: str, champion: Champion, recipe: Recipe) -> Start:
     """Begin with the champion's weights where they fit the recipe. Raises RecipeError for what cannot be served."""
     if not issubclass(NETWORKS.get(recipe.model.name, Network), SequenceNetwork):
-        raise RecipeError(f"retrain trains networks that can be served: {recipe.model.name} is none")
+        raise RecipeError(
+            f"retrain trains networks that can be served, and {recipe.model.name} is none: name the recipe of one with "
+            "--recipe; what counts is fit and published again, which takes seconds"
+        )
     if wanted == "cold":
         return Start("cold", None)
     if champion.run is None:

@@ -56,6 +56,8 @@ def require_metrics(results: Mapping[str, Any], name: str) -> None:
         _require(results, APART, "the document")
     if OVER_POPULARITY in results:
         _require(results, {OVER_POPULARITY: METRIC}, "the document")
+    if "leads" in results:
+        _require(results, {"leads": dict.fromkeys(models.keys() - {name}, METRIC)}, "the document")
 
 
 def _require(document: object, shape: Any, name: str) -> None:  # noqa: ANN401 - a type or a shape

@@ -12,6 +12,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     checkpoint/last.safetensors      all that `fit --resume` needs
     kept.safetensors                 the weights of the best epoch, or of the last (train.keep)
     rules.safetensors                with model.rules_per_item: the sequential rules and their weight
+    counted.npy                      of a baseline that can be published: its counts of the whole log (counted.py)
     test_ranks.npz                   for each test question, how many items scored higher and how many the same
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
@@ -22,7 +23,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     fit.lock                         held by the one training that writes here
 ```
 
-A baseline has no weights and no plots: it counts the log anew.
+A baseline has no weights and no plots: to be evaluated it counts the log anew.
 """
 
 import io
@@ -56,10 +57,11 @@ from training.evaluation.ranking import Ranks
 from training.json_files import write_json
 from training.recipe import Recipe, make_recipe
 from training.recipe_models import NetworkRecipe, TransformerRecipe
+from training.runs.chosen import find_chosen
 from training.runs.documents import CONFIG, EPOCH, RESULTS, RESULTS_WITH_RULES, parse, require_metrics
 from training.runs.progress import Epoch
 
-_SAMPLES = 32
+_SAMPLES, _COUNTED_LENGTH = 32, 50
 _FAULTS = (*ARRAY_FAULTS, AttributeError, EOFError, KeyError, RecipeError, zipfile.BadZipFile, zlib.error)
 """What reading a damaged file raises: JSON, arrays and archives have theirs."""
 
@@ -77,8 +79,8 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> "Run":
-        """An existing run. Raises RunError when there is none."""
-        run = cls(path)
+        """An existing run, or the best one that `fit` without a recipe left there. Raises RunError for none."""
+        run = cls(find_chosen(path))
         if not run.exists:
             raise RunError(f"{path} is not a run: it has no config.json")
         return run
@@ -218,7 +220,8 @@ class Run:
             "environment": describe_environment(device),
         }
         counts = encode_counts(count_items(log.histories, len(log.vocabulary)))
-        samples = _choose_samples(log, recipe.model.max_length) if isinstance(recipe.model, NetworkRecipe) else []
+        longest = recipe.model.max_length if isinstance(recipe.model, NetworkRecipe) else _COUNTED_LENGTH
+        samples = _choose_samples(log, longest)
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)  # not before all else is known to work
         write_whole(self.path / "vocabulary.txt", log.vocabulary.to_bytes())
         write_whole(self.path / "counts.npy", counts)

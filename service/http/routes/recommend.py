@@ -11,7 +11,7 @@ from service.api.ranker import names_version
 from service.api.requests import MAX_BATCH_WITH_METADATA, MAX_REQUESTS, RecommendBatchRequest, RecommendRequest
 from service.api.responses import Recommendation, RecommendationBatch
 from service.api.validation import Validator, require_array
-from service.auth.guard import AuthGuard, GuardedRoute, requires_scope
+from service.auth.guard import AUTH_GUARD, AuthGuard, GuardedRoute, requires_scope
 from service.errors import MAX_FIELD_ERRORS, FieldError, HistoryBehind, Invalid, Overloaded, VariantUnavailable
 from service.http.body import BATCH_MAX_BYTES, BODY_PROBLEMS, RECOMMEND_MAX_BYTES, read_object
 from service.http.dependencies import get_service
@@ -87,7 +87,7 @@ async def recommend_batch(request: Request) -> Response:
 
 def _check_may_choose(request: Request) -> None:
     """Raise Forbidden unless the key may choose who answers."""
-    guard: AuthGuard = request.app.state.auth_guard
+    guard: AuthGuard = request.scope[AUTH_GUARD]
     guard.require_any(request, "models", "admin", what="The field variant, or a version as ranker,")
 
 

@@ -157,8 +157,29 @@ def test_settings_go_over_recipes(log, tmp_path, monkeypatch):
         fit(log, "pop", settings={"data.spilt": "time"})
     with pytest.raises(TrainingError, match="already holds a run"):
         fit(log, "pop", out="runs/pop")
+    with pytest.raises(InputError, match="minutes are for fit without a recipe"):
+        fit(log, "pop", minutes=1)
     with pytest.raises(InputError, match="list is no log: give the path of a file"):
         fit([1, 2], "pop")
+
+
+def test_without_a_recipe_the_command_chooses(log, tmp_path, monkeypatch):
+    """With its minutes, its settings and its own log; the run is the one that it found best."""
+    orders = []
+
+    def choose(order, _, stop):
+        orders.append((order.data, order.out, order.settings, order.clock, stop()))
+        assert main(["fit", "pop", "--data", str(order.data), "--out", str(order.out)]) == 0
+        return object()
+
+    monkeypatch.setattr(fitting, "fit_automatically", choose)
+    monkeypatch.setattr(fitting, "Clock", lambda seconds: seconds)
+    chosen = fit(log, minutes=2, settings={"data.split": "time"}, out=tmp_path / "auto")
+    assert orders == [(log, tmp_path / "auto", ('data.split="time"',), 120, False)]
+    assert chosen.recipe.name == "pop"
+    monkeypatch.setattr(fitting, "fit_automatically", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt, match="resume=True goes on"):
+        fit(log, out=tmp_path / "other")
 
 
 def test_a_stop_saves_and_says_how_to_go_on(log, tmp_path, monkeypatch):

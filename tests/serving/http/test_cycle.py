@@ -115,6 +115,13 @@ def test_one_write():
     assert len(play(RequestResponseCycle, ANSWERS["whole"])[0]) == 2
 
 
+@pytest.mark.parametrize("method", ["POST", "HEAD"])
+def test_a_head_with_its_whole_body(method):
+    """An answer that comes as one message leaves as one that came as two."""
+    together = [{**start(PLAIN), "body": b"12345"}]
+    assert play(AnswerCycle, together, method=method) == play(AnswerCycle, ANSWERS["whole"], method=method)
+
+
 def test_kept_lines_are_bounded():
     """Ever new header lines take no ever growing memory."""
     from service.http import cycle  # noqa: PLC0415 - the module's own store

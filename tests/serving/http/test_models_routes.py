@@ -169,7 +169,7 @@ def test_workers_are_told_to_look(served):
     """After each change, and when asked; a refused change tells nobody."""
     told = []
     service = replace(served.service, watcher=SimpleNamespace(refresh=lambda: told.append(1)))
-    served.app.framework.state.service = service
+    served.app.service = service
     assert served.post("/models/refresh").json() == {"status": "asked"}
     assert served.post("/models/refresh?now=1").status_code == 422
     assert change(served, "promote")[0] == 409

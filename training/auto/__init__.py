@@ -1,0 +1,1 @@
+"""`fit` without a recipe: looks at a log, chooses, says why, keeps to the minutes, and ends with a verdict."""
