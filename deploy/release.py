@@ -2,9 +2,9 @@
 
 By its environment's Python. In FOLDER, with the two commands alone and none of the repository's code: help, a small
 fit, its bundle, and the service with two workers and the archiver, which shows its console, stores an event and answers
-from the model. CLIENT is the Python of another environment, which has the extra `client` alone: the client there asks
-that service. All the while other packages that are called as our rooms are can be imported, and must not be. Standard
-library only.
+from the model; last, a program that imports nextitem.training. CLIENT is the Python of another environment, which has
+the extra `client` alone: the client there asks that service. All the while other packages that are called as our rooms
+are can be imported, and must not be. Standard library only.
 """
 
 import importlib.metadata
@@ -40,6 +40,15 @@ except ImportError as error:
     print(receipt.accepted, answer.count, error)
 """
 """What an application does; its own `model` is still found first."""
+
+NOTEBOOK = """
+import sys
+from nextitem.training import open_run
+before = list(sys.path)
+lists = open_run("run", "log.csv").recommend(["u1"], k=3)
+print(len(lists), "service" in sys.modules, sys.path == before)
+"""
+"""What somebody's notebook does with the run."""
 
 
 class ReleaseFailed(Exception):
@@ -95,6 +104,13 @@ def try_client(folder: Path, python: str, url: str) -> None:
         raise ReleaseFailed(f"the client did not do what it should: {said}")
 
 
+def try_notebook(folder: Path) -> None:
+    """Ask the run for a list from a program that is not ours. Raises ReleaseFailed."""
+    said = run(folder, sys.executable, "-P", "-c", NOTEBOOK).strip()
+    if said != "3 False True":
+        raise ReleaseFailed(f"nextitem.training did not do what it should: {said}")
+
+
 def try_service(folder: Path, client: str) -> None:
     """Start it with two workers and the archiver, store events, ask, and stop it. Raises ReleaseFailed."""
     options = ["--bundle", "bundles", "--data-dir", "store", "--archive-dir", "archive", "--workers", "2"]
@@ -148,10 +164,13 @@ def main(words: Sequence[str]) -> int:
         run(folder, "nextitem-train", "fit", "bert4rec-small", "--data", "log.csv", "--out", "run", *settings)
         run(folder, "nextitem-train", "publish", "run", "--out", "bundles")
         try_service(folder, client)
+        try_notebook(folder)
     except ReleaseFailed as error:
         sys.stderr.write(f"The release does not work: {error}\n")
         return 1
-    sys.stdout.write("Both commands and the client work: help, fit, publish, service with two workers and archiver\n")
+    sys.stdout.write(
+        "Both commands, client and nextitem.training work: help, fit, publish, service with two workers and archiver\n"
+    )
     return 0
 
 

@@ -241,6 +241,19 @@ def _add_attention(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="RUN", help="folder of a run, finished or not")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="FILE",
+        help="the log that the run was trained on (default: what the run's last report kept of it)",
+    )
+    parser.add_argument(
+        "--items", type=Path, metavar="FILE", help="item metadata with titles (default: what fit was given)"
+    )
+
+
 def _add_publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder that holds all bundles")
@@ -433,6 +446,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = 
     "benchmark": ("measure many models on one log: a table, a plot and a verdict", _add_benchmark),
     "sweep": ("try many values of a recipe's keys: a table, a plot and the best recipe", _add_sweep),
     "attention": ("draw the attention weights of a run, by layer and head", _add_attention),
+    "report": ("write report.html: data, learning curves, verdict, lists of ten users", _add_report),
     "publish": ("export a finished run as a bundle and make it current", _add_publish),
     "retrain": ("train the champion's next version and put it on trial", _add_retrain),
     "recommend": ("list the best unseen items for users of a log", _add_recommend),

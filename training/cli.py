@@ -81,6 +81,7 @@ def _fit(options: argparse.Namespace) -> int:
             stop=interrupt.is_asked,
             trackers=trackers,
             item_vectors=options.item_vectors,
+            report=True,
         )
     if results is None:
         _complain(f"stopped; saved in {out}: run the same command with --resume to continue")
@@ -196,6 +197,14 @@ def _attention(options: argparse.Namespace) -> int:
     found = map_attention(run, options.data, data)
     write_whole(options.out, draw_attention(found, run.recipe.model.name))
     _complain(f"plot written to {options.out}: {found.users} of {found.questions} test histories")
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    run = _open_run(options.path)
+    from training.report.report import report_run  # noqa: PLC0415 - imports torch
+
+    _complain(f"report written to {report_run(run, options.data, options.items)}")
     return 0
 
 
@@ -318,6 +327,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "compare": _compare,
     "sweep": _sweep,
     "attention": _attention,
+    "report": _report,
     "benchmark": _benchmark,
     "publish": _publish,
     "retrain": _retrain,

@@ -91,7 +91,7 @@ def fit_automatically(order: Order, say: Say, stop: Callable[[], bool]) -> Verdi
         left = order.clock.left if record is None else plan.end_seconds
         users = count_tested(plan, costs, left / measure_slowdown(material.counters, split.validation))
         say(f"Testing {users:,} users ...")
-        results = conclude_run(network, log, split, progress, material.counters.scorers, most_users=users)
+        results = conclude_run(network, log, split, progress, material.counters.scorers, most_users=users, report=True)
         for tracker in told:
             tracker.note_results(results)
         verdict = judge(results, network.recipe.name)
@@ -244,4 +244,6 @@ def _keep_best_counter(verdict: Verdict, order: Order, material: _Material, user
     data = Run(order.out / NETWORK).recipe.to_dict()["data"]
     recipe = make_recipe({"data": data, "model": {"name": name}})
     _start(run, recipe, material, order)
-    conclude_run(run, material.log, material.split, Progress(finished="counted"), scorers, most_users=users)
+    conclude_run(
+        run, material.log, material.split, Progress(finished="counted"), scorers, most_users=users, report=True
+    )

@@ -16,6 +16,8 @@ from training.errors import DataError, RecipeError
 from training.recipe_models import ModelRecipe, NovaRecipe
 
 Metadata = Mapping[str, Mapping[str, object]]
+TITLES = ("title", "name")
+"""The columns that hold what people call an item, the first that is filled."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class Numbers:
 
 
 Column = Categories | Numbers
+
+
+def find_title(entry: Mapping[str, object]) -> str | None:
+    """What people call an item, if its metadata says so."""
+    return next((str(entry[key]) for key in TITLES if entry.get(key)), None)
 
 
 def learn_columns(recipe: ModelRecipe, metadata: Metadata | None, vocabulary: Vocabulary) -> tuple[Column, ...]:

@@ -40,6 +40,7 @@ from training.logs.items import read_items
 from training.logs.reader import read_log
 from training.recipe import DataRecipe, Recipe
 from training.recipe_models import BASELINES, BaselineRecipe
+from training.report.report import report_finished
 from training.runs.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from training.runs.counted import keep_counted
 from training.runs.evaluate import cut, make_scorer, name_protocol, print_note
@@ -66,6 +67,7 @@ def fit(
     baselines: Sequence[str] | None = None,
     trackers: Sequence[Callable[[Run], RunTracker]] = (),
     item_vectors: Path | None = None,
+    report: bool = False,
 ) -> dict[str, Any] | None:
     """Train by a recipe into the folder `out`. Returns its results and those of some baselines, or None after a stop.
 
@@ -123,7 +125,7 @@ def fit(
             else:
                 progress = train_run(run, log, split, stop=stop, processes=processes, trackers=told)
             if progress.finished:
-                results = processes.broadcast(lambda: conclude_run(run, log, split, progress, baselines))
+                results = processes.broadcast(lambda: conclude_run(run, log, split, progress, baselines, report=report))
                 for tracker in told:
                     tracker.note_results(results)
     return results
@@ -245,10 +247,11 @@ def conclude_run(
     baselines: Sequence[str] | Mapping[str, Scorer],
     *,
     most_users: int | None = None,
+    report: bool = False,
 ) -> dict[str, Any]:
     """Evaluate the run and some baselines, counted or by name, on the test questions, and write the results.
 
-    With `most_users` so many users are asked, chosen at random.
+    With `most_users` so many users are asked, chosen at random. `report` writes report.html, too.
     """
     name, V = run.recipe.name, len(run.vocabulary)
     recipe = run.recipe.train
@@ -281,4 +284,6 @@ def conclude_run(
     run.write_ranks(scores[name].ranks)
     draw_run(run, progress, task.questions.histories)
     write_json(run.path / "results.json", results)
+    if report:
+        report_finished(run, log, split, scorers, {name: found.ranks.lists for name, found in scores.items()})
     return results

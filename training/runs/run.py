@@ -19,6 +19,7 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
     attention.png                    where a transformer looks; none where all histories are short
+    report.html, report.json         the run for people, by `fit` and `report`; what of it only the log tells
     published.json                   the versions of the bundles that hold its weights
     retrained.json                   of a refit: the recipe that it was measured by, and its parent's version
     fit.lock                         held by the one training that writes here
