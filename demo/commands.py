@@ -61,10 +61,12 @@ def manage(*arguments: str) -> None:
 
 def ask(*arguments: str) -> str:
     """What a sub-command of nextitem-serve prints. Raises DemoFailed when it fails."""
-    done = subprocess.run([_find("nextitem-serve"), *arguments], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ours
-    if done.returncode:
-        raise DemoFailed(f"nextitem-serve {' '.join(arguments[:2])} ended with status {done.returncode}")
-    return done.stdout
+    return _read("nextitem-serve", *arguments)
+
+
+def ask_trainer(*arguments: str) -> str:
+    """What a command of nextitem-train prints. Raises DemoFailed when it fails."""
+    return _read("nextitem-train", *arguments)
 
 
 @contextmanager
@@ -84,6 +86,13 @@ def read_key(file: Path) -> str:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise DemoFailed(f"{file} cannot be read as a key") from error
+
+
+def _read(command: str, *arguments: str) -> str:
+    done = subprocess.run([_find(command), *arguments], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ours
+    if done.returncode:
+        raise DemoFailed(f"{command} {' '.join(arguments[:2])} ended with status {done.returncode}")
+    return done.stdout
 
 
 def _run(command: str, *arguments: str, refused: Mapping[int, str] = MappingProxyType({})) -> None:

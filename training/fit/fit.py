@@ -28,7 +28,7 @@ from training.evaluation.attention import measure_attention
 from training.evaluation.metrics import PRIMARY_METRIC, average
 from training.evaluation.protocol import PROTOCOLS, SEED, build_task, find_twin
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate, evaluate_task
-from training.evaluation.results import describe_test
+from training.evaluation.results import describe_scores, describe_test
 from training.fit.batches import Samples
 from training.fit.distributed import ALONE, Processes, join_processes
 from training.fit.loop import SILENT, Watcher, find_end, train
@@ -246,6 +246,9 @@ def conclude_run(run: Run, log: Log, split: Split, progress: Progress, baselines
     task = build_task(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
     print_note(find_twin(task.protocol, log))
     scores = {name: evaluate_task(scorer, task) for name, scorer in scorers.items()}
+    if rules is not None:
+        served = evaluate_task(make_scorer(run, log, split, leave_own_out=False), task)
+        rules["served"] = describe_scores(served, task.seed)
     results = {
         **describe_test(task, scores, tested=name, popularity=POPULARITY),
         "seed": run.recipe.train.seed,
