@@ -63,7 +63,7 @@ def run(port: int, recipe: str, *, check: bool, fresh: bool) -> None:
 
 def find_served(results: dict[str, Any], name: str) -> dict[str, Any]:
     """What the service should reach: where rules are in the score, the asking user's own history is among them."""
-    served: dict[str, Any] = results["rules"]["served"] if "rules" in results else results["models"][name]
+    served: dict[str, Any] = results["served"] if "served" in results else results["models"][name]
     return served
 
 

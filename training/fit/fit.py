@@ -246,13 +246,11 @@ def conclude_run(run: Run, log: Log, split: Split, progress: Progress, baselines
     task = build_task(PROTOCOLS[name_protocol(run.recipe.data)], log, split, SEED)
     print_note(find_twin(task.protocol, log))
     scores = {name: evaluate_task(scorer, task) for name, scorer in scorers.items()}
-    if rules is not None:
-        served = evaluate_task(make_scorer(run, log, split, leave_own_out=False), task)
-        rules["served"] = describe_scores(served, task.seed)
+    served = None if rules is None else evaluate_task(make_scorer(run, log, split, leave_own_out=False), task)
     results = {
         **describe_test(task, scores, tested=name, popularity=POPULARITY),
         "seed": run.recipe.train.seed,
-        **({} if rules is None else {"rules": rules}),
+        **({"rules": rules, "served": describe_scores(served, task.seed)} if served else {}),
         "epochs": progress.epoch,
         "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,
