@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from demo import bundle as demo_bundle
+from demo import commands as demo_commands
 from demo import counters as demo_counters
 from demo.__main__ import find_served
 from demo.bundle import ITEMS, LOG, make_bundle
@@ -216,6 +217,16 @@ def test_a_digest_of_the_code_is_of_what_trains_and_publishes(tmp_path, monkeypa
     assert demo_bundle.digest_code() == before
     (tmp_path / "training" / "a.py").write_text("one = 2\n")
     assert demo_bundle.digest_code() != before
+
+
+def test_the_trainer_has_one_thread_unless_somebody_says_otherwise(monkeypatch):
+    """Two that wait for each other beside busy processes are slower than one."""
+    monkeypatch.setattr(demo_commands, "_find", lambda _: sys.executable)
+    ask_threads = ("-c", "import os; print(os.environ['OMP_NUM_THREADS'])")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert demo_commands.ask_trainer(*ask_threads) == "1\n"
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert demo_commands.ask_trainer(*ask_threads) == "2\n"
 
 
 def test_the_nearest_counter_comes_first():
