@@ -30,8 +30,8 @@ class Costs:
 
     @property
     def test(self) -> float:
-        """A question of the test: the network with rules and alone, every counter, and the best of them once more."""
-        return 2 * self.network + self.rules + self.counters + self.rules + self.ranking
+        """A question of the test: the network with rules, as served and alone; counters, and the best once more."""
+        return 3 * self.network + 2 * self.rules + self.counters + self.rules + self.ranking
 
     @property
     def mixing(self) -> float:

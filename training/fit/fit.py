@@ -24,7 +24,7 @@ from training.errors import RecipeError, RunError
 from training.evaluation.metrics import average
 from training.evaluation.protocol import PROTOCOLS, SEED, build_task, find_twin
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate, evaluate_task
-from training.evaluation.results import describe_test
+from training.evaluation.results import describe_scores, describe_test
 from training.fit.batches import Samples
 from training.fit.count_weights import count_beside
 from training.fit.distributed import ALONE, Processes, join_processes
@@ -271,10 +271,14 @@ def conclude_run(
     task = build_task(replace(PROTOCOLS[name_protocol(run.recipe.data)], most_users=most_users), log, split, SEED)
     print_note(find_twin(task.protocol, log))
     scores = {name: evaluate_task(scorer, task) for name, scorer in scorers.items()}
+    served = None
+    if run.recipe.rules_per_item is not None:
+        served = evaluate_task(make_scorer(run, log, split, leave_own_out=False), task)
     results = {
         **describe_test(task, scores, tested=name, popularity=POPULARITY),
         "seed": recipe.seed,
         **counted,
+        **({"served": describe_scores(served, task.seed)} if served else {}),
         "epochs": progress.epoch,
         "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,

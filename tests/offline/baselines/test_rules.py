@@ -148,6 +148,7 @@ def test_a_run_keeps_its_rules_and_uses_them(finished, capsys):
     assert main(["evaluate", str(finished / "run"), "--data", str(finished / "log.csv"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"] == results["models"]["bert4rec-rules"]
     assert results["models"]["bert4rec-rules"]["NDCG@10"] != results["models"]["bert4rec"]["NDCG@10"]
+    assert results["served"].keys() == results["models"]["bert4rec-rules"].keys()
     assert fit(finished, "log.csv", "run") == 0
     shown = capsys.readouterr().out
     assert re.search(r"^bert4rec-rules +[01]\.\d{4} ", shown, flags=re.MULTILINE)
