@@ -234,12 +234,12 @@ def conclude_run(run: Run, log: Log, split: Split, progress: Progress, baselines
     """Evaluate the run and some baselines on the test questions, and write the results."""
     name, V = run.recipe.name, len(run.vocabulary)
     rules = None if run.recipe.rules_per_item is None else _add_rules(run, log, split, run.recipe.rules_per_item)
-    begun = time.monotonic()
+    begun, begun_cpu = time.monotonic(), time.process_time()
     scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
     if rules is not None:
         scorers[run.recipe.model.name] = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
     if isinstance(run.recipe.model, BaselineRecipe):
-        progress.seconds = time.monotonic() - begun
+        progress.seconds, progress.cpu_seconds = time.monotonic() - begun, time.process_time() - begun_cpu
     for baseline in baselines:
         if baseline not in scorers:
             scorers[baseline] = make_baseline(BASELINES[baseline](name=baseline), split.train, V, log.timestamps_ms)
@@ -254,6 +254,7 @@ def conclude_run(run: Run, log: Log, split: Split, progress: Progress, baselines
         "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,
         "training_seconds": round(progress.seconds, 1),
+        "training_cpu_seconds": round(progress.cpu_seconds, 1),
         "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
     run.write_ranks(scores[name].ranks)
