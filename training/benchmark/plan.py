@@ -143,6 +143,8 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
         **({} if discounted is None else {"discounted": discounted}),
         "epochs": results["epochs"],
         "training_seconds": results["training_seconds"],
+        # A run that ended before this was measured lacks it.
+        **{key: results[key] for key in ("training_cpu_seconds",) if key in results},
         "parameters": _count_parameters(scorer),
         "ms_per_request": round(time_request(scorer, task), 3),
         "recipe": cell.recipe.to_dict(),

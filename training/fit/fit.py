@@ -256,12 +256,12 @@ def conclude_run(
     name, V = run.recipe.name, len(run.vocabulary)
     recipe = run.recipe.train
     counted = count_beside(run, log, split, choose_users(split.validation, recipe.validation_users, recipe.seed))
-    begun = time.monotonic()
+    begun, begun_cpu = time.monotonic(), time.process_time()
     scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
     if counted:
         scorers[run.recipe.model.name] = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
     if isinstance(run.recipe.model, BaselineRecipe):
-        progress.seconds = time.monotonic() - begun
+        progress.seconds, progress.cpu_seconds = time.monotonic() - begun, time.process_time() - begun_cpu
         keep_counted(run, log)
     for baseline in baselines:
         if baseline not in scorers and isinstance(baselines, Mapping):
@@ -283,6 +283,7 @@ def conclude_run(
         "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,
         "training_seconds": round(progress.seconds, 1),
+        "training_cpu_seconds": round(progress.cpu_seconds, 1),
         "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
     run.write_ranks(scores[name].ranks)

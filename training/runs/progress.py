@@ -16,6 +16,8 @@ class Progress:
     """Steps taken within the epoch under way."""
     updates: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of all threads of this process. Time in which a busy machine let it wait is in `seconds` alone."""
     epoch_seconds: float = 0.0
     epoch_loss: float = 0.0
     """Sum of the losses of trained positions in the epoch under way."""
