@@ -50,10 +50,10 @@ class Order:
     data: Path
     out: Path
     items: Path | None
-    item_vectors: Path | None
     settings: tuple[str, ...]
     clock: Clock
     resume: bool
+    item_vectors: Path | None = None
     trackers: Sequence[Callable[[Run], RunTracker]] = ()
 
 

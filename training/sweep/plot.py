@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from training.evaluation.metrics import PRIMARY_METRIC
 from training.evaluation.results import SHOWN
@@ -18,16 +18,11 @@ from training.sweep.study import Trial
 
 _SEED = "train.seed"
 _COLUMNS = 3
-_FINISHED = {"linestyle": "", "marker": "o", "color": COLOURS[0], "markersize": 6}
-_PRUNED = {"linestyle": "", "marker": "o", "color": "0.6", "markerfacecolor": "none", "markersize": 5}
-_OWN = {"linestyle": "", "marker": "s", "color": COLOURS[2], "markersize": 7}
-_BEST = {"linestyle": "", "marker": "*", "color": COLOURS[1], "markersize": 13}
-_LOOKS: dict[str, dict[str, Any]] = {
-    "finished": _FINISHED,
-    "pruned, its best epoch": _PRUNED,
-    "the recipe as it is": _OWN,
-    "best": _BEST,
-}
+_FINISHED: dict[str, Any] = {"linestyle": "", "marker": "o", "color": COLOURS[0], "markersize": 6}
+_PRUNED: dict[str, Any] = {"linestyle": "", "marker": "o", "color": "0.6", "markerfacecolor": "none", "markersize": 5}
+_OWN: dict[str, Any] = {"linestyle": "", "marker": "s", "color": COLOURS[2], "markersize": 7}
+_BEST: dict[str, Any] = {"linestyle": "", "marker": "*", "color": COLOURS[1], "markersize": 13}
+_LOOKS = {"finished": _FINISHED, "pruned, its best epoch": _PRUNED, "the recipe as it is": _OWN, "best": _BEST}
 
 
 def draw_sweep(plan: Plan, trials: Sequence[Trial], own: Trial | None) -> bytes:
@@ -43,7 +38,7 @@ def draw_sweep(plan: Plan, trials: Sequence[Trial], own: Trial | None) -> bytes:
     drawers += [
         _draw_metrics(parameter, trials) if single else _draw_values(parameter, trials, own) for parameter in varied
     ]
-    columns = min(_COLUMNS, len(drawers))
+    columns = 2 if len(drawers) == 4 else min(_COLUMNS, len(drawers))
     rows = -(-len(drawers) // columns)
     tallest = max([0, *(len(parameter.values) for parameter in varied if _is_named(parameter))])
     figure = begin_picture(5.2 * columns, rows * max(4.0, 1.2 + 0.3 * tallest) + 0.5)
@@ -91,13 +86,16 @@ def _draw_values(parameter: Parameter, trials: Sequence[Trial], own: Trial | Non
             looks += [_OWN] * (trial is own) + [_BEST] * (trial is best)
             for look in looks:
                 axes.plot([_place(parameter, trial)], [height], **look)
-        axes.set(title=parameter.key, xlabel=parameter.key, ylabel=PRIMARY_METRIC)
+        axes.set(title=parameter.key, ylabel=PRIMARY_METRIC)
         if not isinstance(parameter, Range):
             labels = [show_value(value) for value in parameter.values]
             axes.set_xticks(range(len(labels)), labels, rotation=90 if _is_named(parameter) else 0)
             axes.set_xlim(-0.5, len(labels) - 0.5)
         elif parameter.logarithmic:
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
 
     return draw
 

@@ -58,6 +58,8 @@ class TensorBoardTracker:
             if value is not None
         }
         # What add_hparams writes, but into this very file instead of a run of its own beside it.
-        for summary in hparams(parameters, {f"validation/{PRIMARY_METRIC}": 0.0}):  # type: ignore[no-untyped-call]
-            writer._get_file_writer().add_summary(summary)  # type: ignore[no-untyped-call]  # noqa: SLF001 - as add_hparams
+        found = hparams(parameters, {f"validation/{PRIMARY_METRIC}": 0.0})  # type: ignore[no-untyped-call]
+        assert writer.file_writer is not None  # noqa: S101 - it is, until the writer is closed
+        for summary in found:
+            writer.file_writer.add_summary(summary)
         return writer

@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -197,12 +198,13 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path, columns, message):
 def test_what_is_wrong_with_arrays_is_said(tmp_path):
     """Objects, which would run code, missing arrays, other shapes, files of another kind."""
     path = tmp_path / "v.npz"
-    for arrays, message in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"names": np.array(["a"]), "vectors": np.eye(1)}, "has no array 'ids', only names, vectors"),
         ({"ids": np.array(["a"], dtype=object), "vectors": np.eye(1)}, "cannot be read as NumPy's .npz"),
         ({"ids": np.array([1.5]), "vectors": np.eye(1)}, "ids must be one array of texts or whole numbers"),
         ({"ids": np.array(["a", "b"]), "vectors": np.eye(3)}, "a row for each of the 2 ids"),
-    ]:
+    ]
+    for arrays, message in cases:
         np.savez(path, **arrays)
         with pytest.raises(DataError, match=re.escape(message)):
             read_item_vectors(path)

@@ -1,6 +1,7 @@
 """`sweep`: trials by validation alone, pruned, gone on with, and the best one as a recipe."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ epochs = 2
 batch_size = 16
 warmup_steps = 2
 """
-DEFAULTS = {"preset": None, "grid": False, "trials": 6, "minutes": None, "prune": True, "items": None}
+DEFAULTS: dict[str, Any] = {"preset": None, "grid": False, "trials": 6, "minutes": None, "prune": True, "items": None}
 TRIED = ("train.learning_rate=1e-4..1e-1", "model.width=8,16")
 
 
@@ -61,6 +62,16 @@ def read_trials(plan):
         study.close()
 
 
+def keep_into(kept):
+    """What draws a figure, and keeps it."""
+
+    def draw(figure):
+        kept.append(figure)
+        return to_png(figure)
+
+    return draw
+
+
 def stop_after(steps):
     """A wish to stop that comes when it has been asked about so often."""
     left = iter(range(steps))
@@ -83,7 +94,7 @@ def swept(tmp_path_factory, write_cycles):
     command = ["sweep", str(folder / "small.toml"), "--data", str(log), "--out", str(folder / "sweep"), "--trials", "6"]
     kept: list[Figure] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plot, "to_png", lambda figure: (kept.append(figure), to_png(figure))[1])
+        patch.setattr(plot, "to_png", keep_into(kept))
         assert main([*command, *(word for tried in TRIED for word in ("--try", tried))]) == 0
     plan = make_plan(
         str(folder / "small.toml"),
@@ -239,7 +250,7 @@ def test_trials_that_diverge_are_told_and_left(sweep):
 def test_a_grid_of_one_key_is_drawn_by_its_values(sweep, monkeypatch):
     """Every metric by value, the mean over seeds and each seed; a preset's names stand at the side."""
     kept: list[Figure] = []
-    monkeypatch.setattr(plot, "to_png", lambda figure: kept.append(figure) or b"")
+    monkeypatch.setattr(plot, "to_png", keep_into(kept))
     _, ended, found = sweep("model.width=4,8", "train.seed=1,2", grid=True, trials=None)
     assert [trial.values for trial in found][:2] == [
         {"model.width": 4, "train.seed": 1},

@@ -9,7 +9,9 @@ from mlflow.exceptions import MlflowException
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from training.cli import main
+from training.errors import RunError
 from training.fit import fit as fitting
+from training.runs.progress import Progress
 from training.runs.run import Run
 from training.tracking import mlflow_run
 
@@ -36,6 +38,13 @@ def uri(tmp_path):
     return (tmp_path / "mlruns").as_uri()
 
 
+def find_runs(client):
+    """The runs of the experiment that nextitem has unless told otherwise."""
+    experiment = client.get_experiment_by_name("nextitem")
+    assert experiment
+    return client.search_runs([experiment.experiment_id])
+
+
 def read_history(client, run_id, name):
     """The steps and values of a metric."""
     return [(metric.step, metric.value) for metric in client.get_metric_history(run_id, name)]
@@ -49,7 +58,7 @@ def test_both_are_told_what_the_run_holds(tmp_path, fit, uri):
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     client = MlflowClient(tracking_uri=uri)
-    [theirs] = client.search_runs([client.get_experiment_by_name("nextitem").experiment_id])
+    [theirs] = find_runs(client)
     assert json.loads((tmp_path / "run" / "mlflow.json").read_text()) == {"uri": uri, "run_id": theirs.info.run_id}
     assert (theirs.info.run_name, theirs.info.status) == ("run", "FINISHED")
     told = {
@@ -80,7 +89,7 @@ def test_a_run_that_goes_on_stays_one_run(tmp_path, fit, uri):
     assert fit("--tensorboard", "--mlflow", uri) == 0
     assert fit("--tensorboard", "--mlflow", uri, "--resume", "--set", "train.epochs=3") == 0
     client = MlflowClient(tracking_uri=uri)
-    [theirs] = client.search_runs([client.get_experiment_by_name("nextitem").experiment_id])
+    [theirs] = find_runs(client)
     assert read_history(client, theirs.info.run_id, "epoch") == [(2, 1), (4, 2), (6, 3)]
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
@@ -91,7 +100,7 @@ def test_a_stopped_and_a_failed_run_say_so(tmp_path, fit, uri, monkeypatch):
     """KILLED after a stop, FAILED after an error; the experiment has the name that MLflow's own variable says."""
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "other")
     client = MlflowClient(tracking_uri=uri)
-    for ends, status in ((lambda *_, **__: fitting.Progress(), "KILLED"), (_fail, "FAILED")):
+    for ends, status in ((lambda *_, **__: Progress(), "KILLED"), (_fail, "FAILED")):
         with monkeypatch.context() as patch:
             patch.setattr(fitting, "train_run", ends)
             assert fit("--mlflow", uri, out=status) != 0
@@ -101,7 +110,7 @@ def test_a_stopped_and_a_failed_run_say_so(tmp_path, fit, uri, monkeypatch):
 
 
 def _fail(*_, **__):
-    raise fitting.RunError("as it happens")
+    raise RunError("as it happens")
 
 
 def test_nobody_who_listens_is_an_error_at_the_start(fit, monkeypatch, capsys):
@@ -115,7 +124,7 @@ def test_nobody_who_listens_is_an_error_at_the_start(fit, monkeypatch, capsys):
 
 def test_a_server_that_goes_away_stops_no_training(fit, uri, monkeypatch, capsys):
     """One warning; the run ends as without it, and what waits is sent when the server is back."""
-    sent = []
+    sent: list[list[str] | None] = []
 
     def log_batch(self, run_id, metrics=(), params=()):  # noqa: ARG001 - the client's signature
         if params:
@@ -129,6 +138,7 @@ def test_a_server_that_goes_away_stops_no_training(fit, uri, monkeypatch, capsys
     monkeypatch.setattr(mlflow_run, "_AFTER_A_FAULT_SECONDS", 0.0)
     assert fit("--mlflow", uri) == 0
     assert capsys.readouterr().err.count("MLflow does not answer, and the training goes on: gone\n") == 1
+    assert sent[-1]
     assert sent[-1].count("validation/NDCG_at_10") == 2
     assert "test/NDCG_at_10" in sent[-1]
 
