@@ -91,7 +91,8 @@ def _fit(options: argparse.Namespace) -> int:
         _say(format_verdict(results["comparison"], results["users"]))
     for sentence in format_weights(results):
         _say(sentence)
-    _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {out}")
+    seen = out / "report.html" if (out / "report.html").is_file() else out
+    _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {seen}")
     weakness = find_weakness(results)
     if weakness:
         _complain(f"WARNING: {weakness}; train longer or use another recipe before you publish {out}")
