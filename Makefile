@@ -26,7 +26,7 @@ export ORT_DISABLE_TELEMETRY := 1
 # Images set it, and then each process that a test starts compiles all of our code anew: a fifth of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps sold-out judged explained vendor check check-security check-protocol bench bench-graph bench-models bench-training test-service coverage release dashboard preview format clean
+.PHONY: help demo day-two test fuzz drain deployments trial overload chaos soak swaps sold-out judged explained vendor check check-security check-protocol bench bench-graph bench-models bench-training bench-learning test-service coverage release dashboard preview format clean lighthouse
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -108,6 +108,11 @@ release: .venv-release/.ready ## Build wheel and source archive into dist/, inst
 vendor: ## Fetch the console's JavaScript libraries as pinned in its vendor/packages.json, checked by their integrity; needs npm
 	@$(PYTHON) deploy/vendor.py
 
+LIGHTHOUSE := .cache/lighthouse/node_modules/.bin
+lighthouse: $(VENV)/.run $(VENV)/.dev ## Ask Lighthouse how accessible each view of the console is; needs npm and Chromium
+	@npm install --silent --no-save --no-audit --no-fund --prefix .cache/lighthouse lighthouse@13.5.0
+	@PATH="$(CURDIR)/$(LIGHTHOUSE):$$PATH" $(BIN)/pytest -rP tests/console/test_lighthouse.py
+
 dashboard: $(VENV)/.run $(VENV)/.dev ## Write the Grafana dashboard's JSON anew from deploy/grafana
 	$(BIN)/python -m deploy.grafana.dashboard
 
@@ -137,6 +142,9 @@ explained: $(VENV)/.run ## Check 1,000 answers' reasons on MovieLens-1M: true, i
 
 bench-training: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## Train beside RecTools and RecBole; DATA=FOLDER, OPTIONS="--threads 2"
 	@$(BIN)/python -m benchmarks.training "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
+
+bench-learning: $(VENV)/.run $(PEERS)/rectools/.ready $(PEERS)/recbole/.ready ## NDCG@10 over CPU seconds beside RecTools and RecBole, and minutes to published rows; DATA=FOLDER, OPTIONS="--minutes 30"
+	@$(BIN)/python -m benchmarks.training.learning "$(DATA)/ml-1m/ml-1m.txt.gz" --environments $(PEERS) $(OPTIONS)
 
 bench-models: $(VENV)/.run ## Every model on MovieLens-1M and Beauty, what is missing alone; DATA=FOLDER, OPTIONS="--only ml-1m"; CHECK=1 lists stale cells
 	@$(BIN)/python -m benchmarks.accuracy.models "$(DATA)" --out benchmarks/results/models $(if $(CHECK),--check) $(OPTIONS)
@@ -169,7 +177,7 @@ $(VENV)/.run: pyproject.toml constraints.txt $(VENV)/.torch-$(TORCH)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.run
-	@$(PIP) install -c constraints.txt -e '.[service,training,test,browser,deploy,check]'
+	@$(PIP) install -c constraints.txt -e '.[service,training,sweep,tracking,test,browser,deploy,check]'
 	@touch $@
 
 .venv-security/.ready:

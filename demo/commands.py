@@ -18,6 +18,9 @@ START_SECONDS = 60
 STOP_SECONDS = 45
 """More than the service may take to finish what is under way and to stop its store."""
 INTERRUPTED = 130
+THREADS = {"OMP_NUM_THREADS": "1"}
+"""Unless the user says otherwise. Batches as small as the demo's gain next to nothing from a second thread, and beside
+busy processes two threads wait for each other (docs/lab/2026-11-23-demo-in-three-minutes.md)."""
 
 console = Console(highlight=False)
 
@@ -61,10 +64,12 @@ def manage(*arguments: str) -> None:
 
 def ask(*arguments: str) -> str:
     """What a sub-command of nextitem-serve prints. Raises DemoFailed when it fails."""
-    done = subprocess.run([_find("nextitem-serve"), *arguments], stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ours
-    if done.returncode:
-        raise DemoFailed(f"nextitem-serve {' '.join(arguments[:2])} ended with status {done.returncode}")
-    return done.stdout
+    return _read("nextitem-serve", *arguments)
+
+
+def ask_trainer(*arguments: str) -> str:
+    """What a command of nextitem-train prints. Raises DemoFailed when it fails."""
+    return _read("nextitem-train", *arguments)
 
 
 @contextmanager
@@ -86,8 +91,16 @@ def read_key(file: Path) -> str:
         raise DemoFailed(f"{file} cannot be read as a key") from error
 
 
+def _read(command: str, *arguments: str) -> str:
+    words = [_find(command), *arguments]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, env=THREADS | os.environ)  # noqa: S603 - ours
+    if done.returncode:
+        raise DemoFailed(f"{command} {' '.join(arguments[:2])} ended with status {done.returncode}")
+    return done.stdout
+
+
 def _run(command: str, *arguments: str, refused: Mapping[int, str] = MappingProxyType({})) -> None:
-    process = subprocess.Popen([_find(command), *arguments])  # noqa: S603 - ours
+    process = subprocess.Popen([_find(command), *arguments], env=THREADS | os.environ)  # noqa: S603 - ours
     try:
         status = process.wait()
     except KeyboardInterrupt:

@@ -132,10 +132,9 @@ def play(place: Place, cast: Cast, size: Size, phases: Phases) -> None:
 
 
 def train_first(log: Path, run: Path, bundles: Path, seconds: int) -> None:
-    """The model that answers at first, with rules beside the network: they learn from seconds of training, too."""
-    settings = (f"train.budget_seconds={seconds}", "train.item_init=ppmi", "model.rules_per_item=200")
-    options = [option for setting in settings for option in ("--set", setting)]
-    train("fit", "bert4rec-small", "--data", str(log), *options, "--out", str(run))
+    """The model that answers at first: the recipe's counts and rules learn from seconds of training, too."""
+    budget = f"train.budget_seconds={seconds}"
+    train("fit", "bert4rec-small", "--data", str(log), "--set", budget, "--out", str(run))
     train("publish", str(run), "--out", str(bundles))
 
 

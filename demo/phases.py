@@ -1,4 +1,4 @@
-"""What the second day prints: headings with their seconds, bars, and tables."""
+"""What the demo and the second day print: headings with their seconds, bars, and tables."""
 
 import json
 import math
@@ -30,14 +30,18 @@ class Phases:
         self._begun.append((title, time.monotonic()))
         head(len(self._begun), title)
 
-    def end(self) -> None:
-        """Print what each phase took, and all of them the processor."""
+    def count(self) -> str:
+        """The seconds of each phase, and of all."""
         now_s = time.monotonic()
         ends = [began_s for _, began_s in self._begun[1:]] + [now_s]
         parts = " + ".join(f"{end_s - at_s:.0f}" for (_, at_s), end_s in zip(self._begun, ends, strict=True))
+        return f"{parts} = [bold]{now_s - self._began_s:.0f} s[/]"
+
+    def end(self) -> None:
+        """Print what each phase took, and all of them the processor."""
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         cpu_s = sum(usage.ru_utime + usage.ru_stime for usage in used)
-        console.print(f"{parts} = [bold]{now_s - self._began_s:.0f} s[/], {cpu_s:.0f} s of processor time")
+        console.print(f"{self.count()}, {cpu_s:.0f} s of processor time")
 
 
 class Advance:

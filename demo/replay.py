@@ -12,6 +12,7 @@ from demo.commands import DemoFailed
 from demo.movielens import Rating
 
 EVENTS_PER_REQUEST = 500
+USERS_PER_REQUEST = 200
 PATIENCE_MS = 2000
 """Every answer is verified: on a slow machine, too, it must come from the model."""
 
@@ -109,6 +110,20 @@ def count_stored(client: httpx.Client, user: str) -> int:
     if history is None:
         raise DemoFailed("the service cannot read histories: its store does not answer")
     return int(history["version"])
+
+
+def count_all_stored(client: httpx.Client, users: Sequence[str]) -> dict[str, int]:
+    """How many events of each user the service has taken, asked in batches. Raises DemoFailed."""
+    stored = {}
+    for start in range(0, len(users), USERS_PER_REQUEST):
+        asked = users[start : start + USERS_PER_REQUEST]
+        questions = [{"user_id": user, "k": 1, "timeout_ms": PATIENCE_MS} for user in asked]
+        answers = post(client, "/recommend/batch", {"requests": questions})["responses"]
+        for user, answer in zip(asked, answers, strict=True):
+            # A store that does not answer for a moment is asked again, alone and patiently.
+            history = answer["history"]
+            stored[user] = count_stored(client, user) if history is None else int(history["version"])
+    return stored
 
 
 def replay_user(client: httpx.Client, ratings: Sequence[Rating], online: Online) -> None:

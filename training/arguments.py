@@ -26,6 +26,14 @@ SEEN_ITEMS = ("removed", "kept")
 REPEATED_TARGETS = ("kept", "missed", "dropped")
 """What it does with a target that its user has met before. kept: it is a candidate like others. missed: it is removed
 as every seen item is, and so is in no list. dropped: it makes no question."""
+SWEEP_PRESETS = (
+    "bert4rec-width",
+    "bert4rec-mask-share",
+    "bert4rec-max-length",
+    "bert4rec-ablations",
+    "nova-fusion",
+)
+"""The grids of training/sweep/presets.py."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 AUTO, MINUTES = "auto", 10.0
 """What `fit` does without a recipe, and how long it then takes at most unless told otherwise."""
@@ -70,6 +78,20 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="item metadata as CSV, TSV or JSON: side information for the model, and metadata for publish",
+    )
+    parser.add_argument(
+        "--item-vectors",
+        type=Path,
+        metavar="FILE",
+        help="vectors of items, such as embeddings of their texts, to begin with: .parquet or .npz",
+    )
+    parser.add_argument(
+        "--tensorboard",
+        action="store_true",
+        help="write TensorBoard's event files into the folder tensorboard of the run",
+    )
+    parser.add_argument(
+        "--mlflow", metavar="URI", help="tell an MLflow server, or a database such as sqlite:///mlflow.db, of the run"
     )
 
 
@@ -173,6 +195,38 @@ def _add_benchmark(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the runs (default: runs/benchmark)",
     )
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", help="name of a shipped recipe or path of a .toml file")
+    add_log_arguments(parser)
+    parser.add_argument(
+        "--try",
+        action="append",
+        dest="tried",
+        default=[],
+        metavar="SECTION.KEY=VALUES",
+        help="values of a key of the recipe, a,b,c, or a range, low..high or low..high:step; once for each key",
+    )
+    parser.add_argument("--preset", choices=SWEEP_PRESETS, help="a sweep or an ablation of a paper, as a grid")
+    parser.add_argument("--grid", action="store_true", help="try every combination, instead of those that promise most")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the sweep")
+    parser.add_argument(
+        "--trials",
+        type=_read_count,
+        metavar="N",
+        help="trials in all, those of earlier starts among them (default: 20; of a grid all)",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=_read_minutes,
+        metavar="M",
+        help="time for all trials together, that of earlier starts included",
+    )
+    parser.add_argument(
+        "--no-prune", action="store_false", dest="prune", help="run every trial to its end, however it begins"
+    )
+    parser.add_argument("--items", type=Path, metavar="FILE", help="item metadata, for recipes with side information")
 
 
 def _add_attention(parser: argparse.ArgumentParser) -> None:
@@ -361,6 +415,12 @@ def _read_minutes(text: str) -> float:
         raise argparse.ArgumentTypeError("minutes are a number above 0") from error
 
 
+def _read_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("a whole number from 1")
+    return int(text)
+
+
 def _read_duration(text: str) -> float:
     """Seconds of a duration such as 24h."""
     unit = _UNITS.get(text[-1:])
@@ -384,6 +444,7 @@ COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = 
     "describe": ("print statistics of a log, as in Table 1 of the papers", _add_describe),
     "compare": ("compare runs, with paired differences and a plot", _add_compare),
     "benchmark": ("measure many models on one log: a table, a plot and a verdict", _add_benchmark),
+    "sweep": ("try many values of a recipe's keys: a table, a plot and the best recipe", _add_sweep),
     "attention": ("draw the attention weights of a run, by layer and head", _add_attention),
     "report": ("write report.html: data, learning curves, verdict, lists of ten users", _add_report),
     "publish": ("export a finished run as a bundle and make it current", _add_publish),

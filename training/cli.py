@@ -63,11 +63,14 @@ def _fit(options: argparse.Namespace) -> int:
         return run_auto(options, out)
     if options.minutes is not None:
         raise InputError("--minutes is for fit without a recipe; a recipe has train.budget_seconds, for training alone")
-    recipe = read_recipe(options.recipe, options.settings)
-    from training.evaluation.results import find_weakness, format_results, format_rule_weight, format_verdict  # noqa: PLC0415
+    begun = ["train.item_init=vectors"] if options.item_vectors else []
+    recipe = read_recipe(options.recipe, [*options.settings, *begun])
+    from training.evaluation.results import find_weakness, format_results, format_verdict, format_weights  # noqa: PLC0415
     from training.fit.fit import fit  # noqa: PLC0415 - imports torch
     from training.fit.interrupt import Interrupt  # noqa: PLC0415
+    from training.tracking.trackers import choose_trackers  # noqa: PLC0415
 
+    trackers = choose_trackers(tensorboard=options.tensorboard, mlflow=options.mlflow)
     with Interrupt() as interrupt:
         results = fit(
             recipe,
@@ -76,6 +79,8 @@ def _fit(options: argparse.Namespace) -> int:
             resume=options.resume,
             items=options.items,
             stop=interrupt.is_asked,
+            trackers=trackers,
+            item_vectors=options.item_vectors,
             report=True,
         )
     if results is None:
@@ -84,8 +89,8 @@ def _fit(options: argparse.Namespace) -> int:
     _say(format_results(results, results["models"]))
     if "comparison" in results:
         _say(format_verdict(results["comparison"], results["users"]))
-    if recipe.rules_per_item is not None:
-        _say(format_rule_weight(results["rules"]))
+    for sentence in format_weights(results):
+        _say(sentence)
     seen = out / "report.html" if (out / "report.html").is_file() else out
     _say(f"Kept epoch {results['kept_epoch']} of {results['epochs']} ({results['stopped_because']}); see {seen}")
     weakness = find_weakness(results)
@@ -175,6 +180,12 @@ def _benchmark(options: argparse.Namespace) -> int:
     _say(tables)
     _complain(f"written to {options.out}: benchmark.md, benchmark.csv and benchmark.png")
     return 0
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    from training.sweep.entry import run_command  # noqa: PLC0415 - imports torch, Optuna and matplotlib
+
+    return run_command(options)
 
 
 def _attention(options: argparse.Namespace) -> int:
@@ -315,6 +326,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "evaluate": _evaluate,
     "describe": _describe,
     "compare": _compare,
+    "sweep": _sweep,
     "attention": _attention,
     "report": _report,
     "benchmark": _benchmark,

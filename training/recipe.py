@@ -17,6 +17,7 @@ from training.recipe_models import (
     MODELS,
     ModelRecipe,
     NetworkRecipe,
+    SequenceRecipe,
     TransformerRecipe,
     require,
 )
@@ -34,7 +35,7 @@ UNSEEN_NEGATIVES = ("bce", "bpr")
 """Losses that draw negatives for each target, unseen by its user."""
 OWN_NEGATIVES = (*UNSEEN_NEGATIVES, "gbce")
 """Losses that draw negatives for each target; the others share theirs in a batch."""
-ITEM_INITS = ("random", "ppmi")
+ITEM_INITS = ("random", "ppmi", "vectors")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -167,6 +168,11 @@ class Recipe:
         return self.model.rules_per_item if isinstance(self.model, TransformerRecipe) else None
 
     @property
+    def recent_days(self) -> float | None:
+        """How long events count as recent beside the network, if at all: only networks of sequences have that key."""
+        return self.model.recent_days if isinstance(self.model, SequenceRecipe) else None
+
+    @property
     def popularity_discount(self) -> float:
         """The discount on popular items: only transformers have that key."""
         return self.model.popularity_discount if isinstance(self.model, TransformerRecipe) else 0.0
@@ -174,7 +180,8 @@ class Recipe:
     @property
     def name(self) -> str:
         """The name of the model in tables and bundles."""
-        return self.model.name if self.rules_per_item is None else f"{self.model.name}-rules"
+        counted = {"rules": self.rules_per_item, "recent": self.recent_days}
+        return "-".join([self.model.name, *(name for name, size in counted.items() if size is not None)])
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Every key with its value, as JSON holds it."""
@@ -237,14 +244,14 @@ def make_recipe(
         if not (equals and dot):
             raise RecipeError(f"--set needs section.key=value, not {setting!r}")
         _find(section, SECTIONS, "section")
-        sections.setdefault(section, {}).update(rename_keys(section, {key: _parse_value(text.strip())}, old_names))
+        sections.setdefault(section, {}).update(rename_keys(section, {key: parse_value(text.strip())}, old_names))
     if announce:
         announce_old_names(old_names, stored_in)
     checked: dict[str, Any] = {name: _check_section(name, entries) for name, entries in sections.items()}
     return Recipe(**checked)
 
 
-def _parse_value(text: str) -> object:
+def parse_value(text: str) -> object:
     """A TOML value, a number without its 0 (.5), `null` for an absent one, or else the text itself."""
     if text == "null":
         return None

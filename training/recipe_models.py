@@ -101,17 +101,34 @@ class NetworkRecipe(NetworkConfig, ModelRecipe):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gru4RecRecipe(Gru4RecConfig, NetworkRecipe):
+class SequenceRecipe(NetworkRecipe):
+    """A network that ranks from a history, whosever it is, and is served."""
+
+    recent_days: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a time that holds nothing."""
+        super().__post_init__()
+        require(self.recent_days is None or self.recent_days > 0, "model.recent_days", "above 0, or absent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gru4RecRecipe(Gru4RecConfig, SequenceRecipe):
     """GRU4Rec."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaserRecipe(CaserConfig, NetworkRecipe):
-    """Caser, with and without users."""
+    """Caser."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerRecipe(TransformerConfig, NetworkRecipe):
+class CaserHistoryRecipe(CaserRecipe, SequenceRecipe):
+    """Caser without users."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerRecipe(TransformerConfig, SequenceRecipe):
     """BERT4Rec and SASRec, and what training makes of the log for them."""
 
     name: str = "bert4rec"
@@ -148,6 +165,8 @@ class NovaRecipe(NovaConfig, TransformerRecipe):
         require(len(set(named)) == len(named), "model.categories and model.numbers", "columns named once")
 
 
+_HISTORIES = {"caser-history": CaserHistoryRecipe, **dict.fromkeys(("fmc", "cbow", "skip-gram"), SequenceRecipe)}
+"""Networks of sequences that share their config with networks of users."""
 _RECIPES: dict[type[NetworkConfig], type[NetworkRecipe]] = {
     NetworkConfig: NetworkRecipe,
     Gru4RecConfig: Gru4RecRecipe,
@@ -158,7 +177,7 @@ _RECIPES: dict[type[NetworkConfig], type[NetworkRecipe]] = {
     NovaSasrecConfig: NovaRecipe,
 }
 DEFAULT = "bert4rec"
-NETWORKS = {name: _RECIPES[config] for name, config in CONFIGS.items()}
+NETWORKS = {name: _HISTORIES.get(name, _RECIPES[config]) for name, config in CONFIGS.items()}
 BASELINES: dict[str, type[BaselineRecipe]] = {
     "pop": BaselineRecipe,
     "recent-pop": RecentRecipe,

@@ -7,27 +7,29 @@ minutes where the folder holds none, publishes it and serves it. Ends with statu
 - within 20 ms, which leave no time for many reasons, every question gets its answer, none a 5xx and none late by the
   service's own clock (`took_ms`): on a machine that other work keeps busy, some are;
 - an item falls further without the first of its reasons than without another item of the history, drawn at random, in
-  80 % of those cases in which the two differ. What both do to its rank is printed: where neither moves it, as often at
-  the top of a list, nothing is known.
+  80 % of those cases in which the two differ. Where neither moves its rank, as often at the top of a list, ranks say
+  nothing: so the same is counted with ties as misses, as halves, and broken by the item's share: its part of the
+  softmax over the best 500 scores. All are printed, and ties by rank.
 """
 
 import argparse
 import asyncio
 import itertools
 import json
+import math
 import random
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
 
+from benchmarks.accuracy.deletions import BEYOND, Deletion, Deletions, Place
 from benchmarks.harness.console import say
 from benchmarks.harness.open_loop import encode_post, fire, percentile, plan
 from benchmarks.harness.processes import ServiceProcess
@@ -52,45 +54,6 @@ PATIENT: Final[dict[str, Any]] = {"timeout_ms": 2000}
 History = list[str]
 
 
-@dataclass
-class Deletions:
-    """What became of items' ranks without their first reason, beside another item of the history."""
-
-    further: int = 0
-    """Items that fell further without the reason, as far without either, and further without the other."""
-    alike: int = 0
-    less: int = 0
-    without_reason: list[int] = field(default_factory=list)
-    """By how many ranks they fell."""
-    without_other: list[int] = field(default_factory=list)
-
-    def add(self, reason: int, other: int) -> None:
-        """Count an item that fell so far without its reason, and so far without another item."""
-        self.without_reason.append(reason)
-        self.without_other.append(other)
-        self.further += reason > other
-        self.alike += reason == other
-        self.less += reason < other
-
-    @property
-    def share(self) -> float:
-        """Of the cases in which the two differ."""
-        return self.further / max(1, self.further + self.less)
-
-    def describe(self) -> str:
-        """In one line."""
-        fell = {
-            name: f"{sum(fallen) / max(1, len(fallen)):.1f} ranks, at the median {percentile(fallen, 0.5):.0f}"
-            for name, fallen in (("reason", self.without_reason), ("other", self.without_other))
-        }
-        return (
-            f"of {len(self.without_reason):,} items {self.further:,} fell further without their first reason, "
-            f"{self.less:,} without the other item, {self.alike:,} as far: {self.share:.1%} of those that differ, "
-            f"{self.further / max(1, len(self.without_reason)):.1%} of all; without the reason by {fell['reason']}, "
-            f"without the other by {fell['other']}"
-        )
-
-
 class Questions:
     """Plain and explained questions about histories."""
 
@@ -112,10 +75,12 @@ class Questions:
         answer = await self.ask(items, candidate_item_ids=[*named], exclude_seen=False, k=len(named))
         return {item["item_id"]: item["score"] for item in answer["items"]}
 
-    async def place(self, items: History, exclude: History) -> Mapping[str, int]:
-        """The ranks of the best items."""
+    async def place(self, items: History, exclude: History) -> Mapping[str, Place]:
+        """Where the best items stand."""
         answer = await self.ask(items, exclude_item_ids=exclude, k=MAX_K)
-        return {item["item_id"]: item["rank"] for item in answer["items"]}
+        best = answer["items"][0]["score"]
+        whole = best + math.log(sum(math.exp(item["score"] - best) for item in answer["items"]))
+        return {item["item_id"]: Place(item["rank"], item["score"] - whole) for item in answer["items"]}
 
 
 async def check_weights(questions: Questions, histories: Sequence[History]) -> tuple[int, float]:
@@ -167,12 +132,15 @@ async def check_times(url: str, histories: Sequence[History]) -> bool:
     return not failed and not late
 
 
-async def delete_reasons(questions: Questions, histories: Sequence[History], draw: random.Random) -> Deletions:
-    """Leave out the first reason of each answered item, and in turn another item of the history."""
+async def delete_reasons(
+    questions: Questions, histories: Sequence[History], draw: random.Random, *, k: int = WANTED
+) -> Deletions:
+    """Leave out the first reason of each of `k` answered items, and in turn another item of the history."""
     found = Deletions()
     for history in histories:
-        answer = await questions.ask(history, k=WANTED, explain=True)
-        places: dict[str, Mapping[str, int]] = {}
+        answer = await questions.ask(history, k=k, explain=True)
+        whole = await questions.place(history, exclude=history)
+        places: dict[str, Mapping[str, Place]] = {}
         for item in answer["items"]:
             if not item["reasons"]:
                 continue
@@ -182,8 +150,8 @@ async def delete_reasons(questions: Questions, histories: Sequence[History], dra
                 if left_out not in places:
                     rest = [one for one in history if one != left_out]
                     places[left_out] = await questions.place(rest, exclude=history)
-            name, rank = item["item_id"], item["rank"]
-            found.add(*(places[one].get(name, MAX_K + 1) - rank for one in (first, other)))
+            name = item["item_id"]
+            found.append(Deletion(whole[name], *(places[one].get(name, BEYOND) for one in (first, other))))
     return found
 
 
@@ -219,7 +187,7 @@ async def judge(url: str, histories: Sequence[History], options: argparse.Namesp
         weights, worst = await check_weights(questions, asked)
         say(f"{weights:,} weights of {len(asked):,} answers: the worst is off by {worst:.1e} of {TOLERANCE:g}")
         in_time = await check_times(url, asked)
-        deletions = await delete_reasons(questions, draw.sample(list(histories), options.users), draw)
+        deletions = await delete_reasons(questions, draw.sample(list(histories), options.users), draw, k=options.k)
         say(deletions.describe())
     well = weights > 0 and worst <= TOLERANCE and in_time and deletions.share >= GOAL
     say("Reasons are true, in time and good." if well else "FAILED.")
@@ -252,5 +220,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=int, default=300, help="of training, where there is no bundle (default: 300)")
     parser.add_argument("--answers", type=int, default=1000, help="whose weights and times are checked (default: 1000)")
     parser.add_argument("--users", type=int, default=300, help="whose reasons are deleted (default: 300)")
+    parser.add_argument("--k", type=int, default=WANTED, help="answered items of each of these users (default: 10)")
     with tempfile.TemporaryDirectory(prefix="explained-") as temporary:
         sys.exit(asyncio.run(main(parser.parse_args(), Path(temporary))))

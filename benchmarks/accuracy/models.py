@@ -28,6 +28,11 @@ PAPERS = ("P1", "P2", "P7")
 SMALL = ("train.batch_size=128", "train.epochs=20")
 SPARSE = ("model.max_length=50", "model.dropout=0.5")
 """What SASRec's authors change on sparse logs."""
+BEFORE_COUNTS = (
+    *("model.dropout=0.2", "model.positions=learned", "model.rules_per_item=null", "train.item_init=random"),
+    *("train.patience=140", "train.learning_rate=1e-3", "train.last_item_share=0.5", "train.crop_probability=0.8"),
+)
+"""What both recipes said when their cells were measured: the networks alone, begun at random."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +73,9 @@ GROUPS = (
         items="ml-1m/items.tsv",
         models=("bert4rec-small", "nova"),
         seeds=(1, 2, 3),
-        settings=("train.epochs=10", "train.budget_seconds=3600"),
+        settings=(*BEFORE_COUNTS, "train.epochs=10", "train.budget_seconds=3600"),
     ),
+    Group(name="ml-1m", log="ml-1m/ml-1m.txt.gz", models=("bert4rec-counts-ml-1m",), seeds=(2,)),
     Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=(*BASELINES, "sasrec-rules-beauty"), seeds=(1, 2, 3)),
     Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=("bert4rec-counts-beauty",)),
     Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=SHALLOW, settings=SMALL),

@@ -2,7 +2,8 @@
 
 `python -m benchmarks.micro.open_console`: a service that nobody else asks, and a Chromium without a window, which draws
 without a graphics card. What the service takes with no console open is taken off. Then how soon the first view can be
-used, at full speed and with the processor slowed down four times; medians of 5.
+used by a browser that has nothing of it: at full speed, and with Chromium's processor slowed down four times by its
+DevTools protocol; medians of some loads. `--views` without a name leaves the first part out, `--loads 0` the second.
 """
 
 import argparse
@@ -23,10 +24,10 @@ from benchmarks.harness.processes import ServiceProcess
 from service.embedded.server import EmbeddedStore
 
 BUNDLE: Final = Path("tests/serving/bundle")
-VIEWS: Final = ("try", "compare", "users", "items", "models", "live", "health")
+VIEWS: Final = ("try", "compare", "users", "items", "models", "live", "health", "hidden")
+"""The views by name, and Live in a tab that nobody sees."""
 FLAGS: Final = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking")
 WARM_UP_S: Final = 5.0
-LOADS: Final = 5
 HIDE: Final = """() => {
   Object.defineProperty(document, 'hidden', {value: true});
   document.dispatchEvent(new Event('visibilitychange'));
@@ -66,10 +67,10 @@ def _find_browser() -> int:
     raise RuntimeError("no browser runs")
 
 
-async def time_loads(service: ServiceProcess, browser: Browser, slowed: int) -> float:
-    """Milliseconds until the first view can be used, each time by a browser that has nothing of it."""
+async def time_loads(service: ServiceProcess, browser: Browser, slowed: int, loads: int) -> list[float]:
+    """Milliseconds until the first view can be used, by loads, each by a browser that has nothing of it."""
     times_ms: list[float] = []
-    for _ in range(LOADS):
+    for _ in range(loads):
         context = await browser.new_context()
         page = await context.new_page()
         session: Any = await context.new_cdp_session(page)
@@ -77,7 +78,23 @@ async def time_loads(service: ServiceProcess, browser: Browser, slowed: int) -> 
         await page.goto(f"{service.url}/", wait_until="commit")
         times_ms.append(await page.evaluate(USABLE))
         await context.close()
-    return statistics.median(times_ms)
+    return times_ms
+
+
+async def show(service: ServiceProcess, browser: Browser, given: argparse.Namespace) -> None:
+    """Print what each view costs, and how soon the first one can be used."""
+    if given.views:
+        idle, _ = await measure(service, browser, "nothing", given.seconds)
+        say(f"nothing  service {100 * idle:5.2f} %")
+    for name in given.views:
+        cpu, drawn = await measure(service, browser, name, given.seconds)
+        say(f"{name:8} service {100 * (cpu - idle):+5.2f} %   browser {100 * drawn:5.2f} %")
+    for slowed in (1, 4) if given.loads else ():
+        times_ms = await time_loads(service, browser, slowed, given.loads)
+        say(
+            f"usable after {statistics.median(times_ms):.0f} ms ({min(times_ms):.0f} to {max(times_ms):.0f}), "
+            f"slowed {slowed} times, {given.loads} loads"
+        )
 
 
 async def main(given: argparse.Namespace, folder: Path) -> int:
@@ -89,13 +106,7 @@ async def main(given: argparse.Namespace, folder: Path) -> int:
         try:
             async with async_playwright() as playwright:
                 browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=[*FLAGS])
-                idle, _ = await measure(service, browser, "nothing", given.seconds)
-                say(f"nothing  service {100 * idle:5.2f} %")
-                for name in (*VIEWS, "hidden"):
-                    cpu, drawn = await measure(service, browser, name, given.seconds)
-                    say(f"{name:8} service {100 * (cpu - idle):+5.2f} %   browser {100 * drawn:5.2f} %")
-                for slowed in (1, 4):
-                    say(f"usable after {await time_loads(service, browser, slowed):.0f} ms, slowed {slowed} times")
+                await show(service, browser, given)
                 await browser.close()
         finally:
             await service.stop()
@@ -108,6 +119,8 @@ if __name__ == "__main__":
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--seconds", type=float, default=30.0, help="for each view (%(default)s)")
+    parser.add_argument("--views", nargs="*", choices=VIEWS, default=VIEWS, help="all if left out")
+    parser.add_argument("--loads", type=int, default=5, help="of the first view, at each speed (%(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="of the service (%(default)s)")
     parser.add_argument("--bundle", type=Path, default=BUNDLE, help="what is served (%(default)s)")
     with tempfile.TemporaryDirectory() as name:

@@ -156,10 +156,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for start in range(options.starts):
         with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
             trees = []
-            for service in services if start % 2 else services[::-1]:
-                folder = Path(scratch) / service[0]
+            for name, tree, python, served in services if start % 2 else services[::-1]:
+                folder = Path(scratch) / name
                 folder.mkdir()
-                trees.append(stack.enter_context(serve(*service, folder)))
+                trees.append(stack.enter_context(serve(name, tree, python, served, folder)))
             for connections, taken in starts.items():
                 taken.append(take_pairs(trees, connections=connections, pairs=options.pairs, seconds=options.seconds))
                 say(f"start {start + 1}, {connections} connections, new/old: {compare(taken[-1:])}")

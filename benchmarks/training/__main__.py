@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.harness.machine import describe_machine
-from benchmarks.training.picture import draw_paces, draw_race
-from benchmarks.training.rounds import OURS, PEERS, TurnFailed, plan_turns, run_turn
-from benchmarks.training.summary import describe_race, format_race, format_summary, summarize
+from benchmarks.training.picture import draw_paces
+from benchmarks.training.rounds import OURS, PEERS, Missing, TurnFailed, find_interpreters, plan_turns, run_turn
+from benchmarks.training.summary import format_summary, summarize
 from benchmarks.training.terms import Terms, cut_material, write_task
 from model.contract.atomic_files import write_whole
 from training.data.split import leave_one_out
@@ -35,15 +35,12 @@ _INTERRUPTED = 130
 def main() -> int:
     """Run all turns. 0: done, 2: something is missing, 1: a system failed, 130: stopped."""
     options = _make_parser().parse_args()
-    interpreters = {OURS: Path(sys.executable)} | {
-        name: options.environments / name / "bin" / "python" for name in options.peers
-    }
-    missing = [str(path) for path in [options.log, *interpreters.values()] if not path.is_file()]
-    if missing:
-        sys.stderr.write(
-            f"no {' and no '.join(missing)}: `make bench-training DATA=FOLDER` makes the environments; FOLDER holds "
-            "ml-1m/ml-1m.txt.gz, which is no part of the project (docs/reference/protocols.md)\n"
+    try:
+        interpreters = find_interpreters(
+            options.log, options.environments, [OURS, *options.peers], target="bench-training"
         )
+    except Missing as error:
+        sys.stderr.write(f"{error}\n")
         return 2
     try:
         with tempfile.TemporaryDirectory(prefix="bench-training-") as folder:
@@ -60,13 +57,11 @@ def _run(options: argparse.Namespace, interpreters: dict[str, Path], folder: Pat
     terms = Terms(
         threads=options.threads,
         seconds=options.seconds,
-        target=options.to_ndcg,
-        check_seconds=options.check_seconds,
         max_length=options.max_length,
     )
     log = read_log(options.log, DataRecipe())
     material = cut_material(
-        leave_one_out(log), len(log.vocabulary), max_length=terms.max_length, users=options.users, seed=terms.seed
+        leave_one_out(log), len(log.vocabulary), max_length=terms.max_length, users=0, seed=terms.seed
     )
     write_task(folder, terms, material)
     words = [options.log.name if word == str(options.log) else word for word in sys.argv[1:]]  # no folder of the reader
@@ -81,11 +76,10 @@ def _run(options: argparse.Namespace, interpreters: dict[str, Path], folder: Pat
             "users": len(material.train),
             "items": material.item_count,
             "trained_events": int(material.train.lengths.sum()),
-            "validation_users": len(material.questions),
         },
         "turns": [],
     }
-    roster = [OURS, *options.peers] if terms.target is not None else plan_turns(options.peers, options.rounds)
+    roster = plan_turns(options.peers, options.rounds)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -108,24 +102,15 @@ def _run(options: argparse.Namespace, interpreters: dict[str, Path], folder: Pat
                 f"{turn['cpu_seconds']:6.1f} CPU s",
                 highlight=False,
             )
-    sys.stdout.write(_say(document))
+    sys.stdout.write(format_summary(document["summary"]))
     return 0
 
 
 def _write(document: dict[str, Any], out: Path) -> None:
     """The results so far, whole, and their picture beside them."""
-    target = document["terms"]["target"]
-    if target is None:
-        document["summary"] = summarize(document["turns"])
-    else:
-        document["race"] = describe_race(document["turns"], target)
+    document["summary"] = summarize(document["turns"])
     write_json(out, document)
-    write_whole(out.with_suffix(".png"), (draw_paces if target is None else draw_race)(document))
-
-
-def _say(document: dict[str, Any]) -> str:
-    target = document["terms"]["target"]
-    return format_summary(document["summary"]) if target is None else format_race(document["race"], target)
+    write_whole(out.with_suffix(".png"), draw_paces(document))
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -136,14 +121,11 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--environments", type=Path, default=Path(".cache/peers"), help="folder of the environments")
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS, help="who takes part beside us")
     parser.add_argument("--threads", type=int, default=1, help="threads of each system; needs as many idle cores")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of training in a turn, and the cap of --to-ndcg")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of training in a turn")
     parser.add_argument(
         "--rounds", type=int, default=3, help="each with a turn of every peer, and one of ours before it"
     )
     parser.add_argument("--max-length", type=int, default=200, help="N; users' newest N training items are the data")
-    parser.add_argument("--to-ndcg", type=float, help="instead of paces: one turn each, until validation gets there")
-    parser.add_argument("--check-seconds", type=float, default=60.0, help="of training between two validations")
-    parser.add_argument("--users", type=int, default=1024, help="validation users, for --to-ndcg")
     parser.add_argument(
         "--out", type=Path, default=Path("benchmarks/results/training.json"), help="and a .png beside it"
     )

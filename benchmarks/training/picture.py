@@ -1,4 +1,4 @@
-"""The pace of every turn, or how a race went, as a PNG."""
+"""The pace of every turn, as a PNG."""
 
 import io
 from collections.abc import Mapping
@@ -30,22 +30,6 @@ def draw_paces(document: Mapping[str, Any]) -> bytes:
     for row, ratios in enumerate(summary["ratios"].values()):
         right.plot([ratios[key]["least"], ratios[key]["most"]], [row, row], "k|-", markersize=8)
     right.set(title="ours over theirs", xlabel="times")
-    return _save(figure)
-
-
-def draw_race(document: Mapping[str, Any]) -> bytes:
-    """Validation NDCG@10 over CPU seconds of training."""
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    for turn in document["turns"]:
-        _, cpu, heights = zip(*turn["checks"], strict=True) if turn["checks"] else ((), (), ())
-        axes.plot(cpu, heights, marker=".", label=turn["contestant"])
-    axes.axhline(document["terms"]["target"], color="black", linewidth=1, linestyle=":")
-    axes.set(xlabel="CPU seconds of training", ylabel="validation NDCG@10")
-    axes.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend()
     return _save(figure)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,22 @@ _TAIL = 12
 
 class TurnFailed(Exception):
     """A system ended without a result; the message holds the end of what it wrote."""
+
+
+class Missing(Exception):
+    """A file that the comparison needs is not there; the message says how to get it."""
+
+
+def find_interpreters(log: Path, environments: Path, systems: Sequence[str], target: str) -> dict[str, Path]:
+    """Python in each system's environment, by name. Raises Missing, which names the make target that makes them."""
+    found = {name: Path(sys.executable) if name == OURS else environments / name / "bin" / "python" for name in systems}
+    missing = [str(path) for path in [log, *found.values()] if not path.is_file()]
+    if missing:
+        raise Missing(
+            f"no {' and no '.join(missing)}: `make {target} DATA=FOLDER` makes the environments; FOLDER holds "
+            "ml-1m/ml-1m.txt.gz, which is no part of the project (docs/reference/protocols.md)"
+        )
+    return found
 
 
 def plan_turns(peers: Sequence[str], rounds: int) -> list[str]:

@@ -70,32 +70,3 @@ def format_summary(summary: Mapping[str, Any]) -> str:
 
 def _format_spread(spread: Mapping[str, float], form: str) -> str:
     return f"{spread['median']:{form}} ({spread['least']:{form}} to {spread['most']:{form}})"
-
-
-def describe_race(turns: Sequence[Turn], target: float) -> list[dict[str, Any]]:
-    """When each system's validation first reached the target, if it did, and how far it came."""
-    return [
-        {
-            "contestant": turn["contestant"],
-            "reached": next(([seconds, cpu] for seconds, cpu, ndcg in turn["checks"] if ndcg >= target), None),
-            "best": max((ndcg for *_, ndcg in turn["checks"]), default=0.0),
-            "seconds": turn["seconds"],
-            "cpu_seconds": turn["cpu_seconds"],
-            "epochs": turn["tokens"] / turn["epoch_tokens"],
-        }
-        for turn in turns
-    ]
-
-
-def format_race(race: Sequence[Mapping[str, Any]], target: float) -> str:
-    """A line a turn."""
-    lines = [f"training until validation NDCG@10 reaches {target:g}"]
-    for entry in race:
-        if entry["reached"]:
-            words = "{:,.0f} s ({:,.0f} CPU s)".format(*entry["reached"])
-        else:
-            words = (
-                f"not within {entry['seconds']:,.0f} s ({entry['cpu_seconds']:,.0f} CPU s): reached {entry['best']:.4f}"
-            )
-        lines.append(f"  {entry['contestant']:<12}{words}, {entry['epochs']:.2f} epochs")
-    return "\n".join(lines) + "\n"

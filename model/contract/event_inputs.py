@@ -3,8 +3,9 @@
   types   (B, T) int32    the event's type, coded by the bundle's event_types.txt: line i is code i
   values  (B, T) float32  its value
   times   (B, T) int64    its time in epoch milliseconds
-All are aligned with `item_ids`. ABSENT stands for what is not known, at padding, and at [mask]: a network must answer
-without any of it, and hides by itself what stands beside a hidden item.
+All are aligned with `item_ids`. ABSENT stands for what is not known, and at padding: a network must answer without any
+of it, and hides by itself what stands beside a hidden item. At [mask] `types` and `values` are ABSENT, and `times` has
+the time at which the question is asked, where that is known.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-ABSENT: dict[str, np.generic] = {"types": np.int32(0), "values": np.float32(np.nan), "times": np.int64(0)}
+TIMES = "times"
+ABSENT: dict[str, np.generic] = {"types": np.int32(0), "values": np.float32(np.nan), TIMES: np.int64(0)}
 """Every optional input by name: what says that nothing is known, and by its own type the input's."""
 
 
@@ -31,13 +33,20 @@ def encode_events(events: Events, event_types: Sequence[str]) -> dict[str, NDArr
     return {
         "types": np.array([code_of.get(name, 0) for name in events.types], dtype=np.int32),
         "values": np.array([np.nan if value is None else value for value in events.values], dtype=np.float32),
-        "times": np.array(events.times_ms, dtype=np.int64),
+        TIMES: np.array(events.times_ms, dtype=np.int64),
     }
 
 
-def stack_events(name: str, rows: Sequence[NDArray[Any] | None], lengths: NDArray[np.int32], T: int) -> NDArray[Any]:
-    """One optional input (B, T) beside histories of `lengths`, their [mask] counted; a row of None has no features."""
+def stack_events(
+    name: str, rows: Sequence[NDArray[Any] | None], lengths: NDArray[np.int32], T: int, *, asked_ms: Sequence[int] = ()
+) -> NDArray[Any]:
+    """One optional input (B, T) beside histories of `lengths`, their [mask] counted; a row of None has no features.
+
+    `asked_ms` (B) are the times of the questions, which stand at [mask] in `times`.
+    """
     stacked = np.full((len(rows), T), ABSENT[name])
+    if name == TIMES and asked_ms:
+        stacked[:, -1] = asked_ms
     for row, length, features in zip(stacked, lengths.tolist(), rows, strict=True):
         if features is not None and length > 1:
             row[T - length : T - 1] = features[1 - length :]

@@ -28,8 +28,9 @@ def is_signature(names: Collection[str]) -> bool:
 class Question(NamedTuple):
     """One question in indexes: the known history, what never to answer, what alone to answer, and how many.
 
-    And what is known of the history's events, by optional input, if anything; and which items may be answered at all,
-    if not all of them. Questions of one filter share one such mask.
+    And what is known of the history's events, by optional input, if anything; which items may be answered at all, if
+    not all of them (questions of one filter share one such mask); and when it is asked, in epoch milliseconds, 0 where
+    nobody knows.
     """
 
     history: NDArray[np.int32]
@@ -38,6 +39,7 @@ class Question(NamedTuple):
     k: int
     events: Mapping[str, NDArray[Any]] | None = None
     allowed: Allowed | None = None
+    asked_ms: int = 0
 
 
 class Answer(NamedTuple):
@@ -58,6 +60,7 @@ def encode_question(
     events: Events | None = None,
     event_types: Sequence[str] = (),
     allowed: Allowed | None = None,
+    asked_ms: int = 0,
 ) -> Question:
     """Turn ids into indexes, the history's oldest first. Unknown items drop out; `k` is cut to the catalogue.
 
@@ -84,6 +87,7 @@ def encode_question(
         k=min(k, len(vocabulary)),
         events=features,
         allowed=allowed,
+        asked_ms=asked_ms,
     )
 
 
@@ -109,6 +113,7 @@ def stack_questions(
                 [None if question.events is None else question.events[name] for question in questions],
                 lengths,
                 item_ids.shape[1],
+                asked_ms=[question.asked_ms for question in questions],
             )
             for name in ABSENT
             if name in inputs

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from model.contract.allowed import Allowed
-from model.contract.event_inputs import ABSENT
+from model.contract.event_inputs import ABSENT, TIMES
 from model.contract.golden import Golden, compare, examine
 from model.contract.query import (
     CANDIDATE_SCORES,
@@ -26,6 +26,7 @@ from model.contract.vocabulary import Vocabulary
 from model.nets.network import SequenceNetwork
 
 K = 10
+_NEWEST_MS = 1_700_000_000_000
 TOLERANCE = 1e-4
 """How far an exported score may lie from PyTorch's."""
 
@@ -160,13 +161,20 @@ def check_events(
 ) -> None:
     """Ask the graph of a network that reads events about histories with events drawn at random, some of them absent.
 
+    Half of the questions say when they are asked.
+
     Raises ExportError when a score is not PyTorch's.
     """
     draw = np.random.default_rng(seed)
     V = len(vocabulary)
     questions = [
         Question(
-            np.array(history, dtype=np.int32), np.empty(0, np.int32), None, V, _draw_events(draw, history, type_count)
+            history=np.array(history, dtype=np.int32),
+            exclude=np.empty(0, np.int32),
+            candidates=None,
+            k=V,
+            events=_draw_events(draw, history, type_count),
+            asked_ms=_NEWEST_MS * int(draw.integers(2)),
         )
         for history in histories
     ]
@@ -187,7 +195,7 @@ def _draw_events(draw: np.random.Generator, history: Sequence[int], type_count: 
     drawn = {
         "types": draw.integers(1, type_count + 1, size=n) if type_count else np.zeros(n, dtype=np.int64),
         "values": draw.integers(1, 6, size=n),
-        "times": 1_700_000_000_000 + np.cumsum(10 ** draw.integers(1, 9, size=n)),
+        TIMES: _NEWEST_MS - np.cumsum(10 ** draw.integers(1, 9, size=n))[::-1],
     }
     absent = draw.random(n) < 0.1
     return {

@@ -44,6 +44,7 @@ def can_rewrite(network: SequenceNetwork) -> TypeGuard[Transformer]:
     return (
         isinstance(network, Transformer)
         and network.config.positions in CONTENT_ATTENTION
+        and not network.config.relative_time
         and all(type(layer) is Layer for layer in network.layers)
     )
 
@@ -74,7 +75,7 @@ class _TokenLayer(nn.Module):
         )
         self.out = _make_linear(out, out @ bias[2].flatten() + out_bias)
 
-    def forward(self, x: Tensor, allowed: Tensor, _at: None, _side: Side) -> Tensor:
+    def forward(self, x: Tensor, allowed: Tensor, _at: None, _side: Side, _elapsed: None) -> Tensor:
         """Take x (B, T, D) and allowed (B, 1, 1 or T, T). Returns (B, T, D)."""
         B, T, D = x.shape
         H = self.layer.config.heads
@@ -103,7 +104,7 @@ class _MaskLayer(nn.Module):
         by_head = out.view(D, H, D // H).transpose(0, 1)  # (H, D, D/H)
         self.answer = _make_linear((by_head @ weight[2]).transpose(0, 1).flatten(1), out @ bias[2].flatten() + out_bias)
 
-    def forward(self, x: Tensor, allowed: Tensor, _at: Tensor, _side: Side) -> Tensor:
+    def forward(self, x: Tensor, allowed: Tensor, _at: Tensor, _side: Side, _elapsed: None) -> Tensor:
         """Take x (B, T, D) and allowed (B, 1, 1 or T, T). Returns (B, D)."""
         B, _, D = x.shape
         seen = self.layer.attention_norm(x) if self.layer.config.norm == "pre" else x

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from model.nets.configs import PaperConfig
 from model.nets.dropout import drop
 from model.nets.network import mark_real
+from model.nets.relative_time import measure_elapsed
 from model.nets.transformer import Transformer, make_norm
 
 
@@ -31,7 +32,11 @@ class Bert4Rec(Transformer):
         """Take right-aligned item_ids (B, T), T <= N, lengths (B), positions (B, Q) or none. Returns (B, T or Q, D)."""
         x, side = self.place(self.read_items(item_ids), item_ids, *events)  # h_i^0 = v_i + p_i
         x = drop(self.embedding_norm(x), self.config.dropout, self.training)
-        return self.run_layers(x, mark_real(item_ids, lengths)[:, None, None, :], at, side)
+        elapsed = None
+        if self.config.relative_time:
+            times = self.read_times(item_ids, events)
+            elapsed = measure_elapsed(times, times, causal=False)
+        return self.run_layers(x, mark_real(item_ids, lengths)[:, None, None, :], at, side, elapsed)
 
     def read_head(self, hidden: Tensor) -> Tensor:
         """GELU(h W^P + b^P) of equation 7 with its LayerNorm."""

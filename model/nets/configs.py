@@ -71,6 +71,10 @@ class TransformerConfig(NetworkConfig):
     dropout: float = 0.1
     attention_dropout: float | None = None
     """Of attention weights; None: as `dropout`."""
+    relative_time: bool = False
+    """Whether each layer and head adds to a query's product with a key a number learned for the time between them."""
+    event_dropout: float = 0.1
+    """The share of histories trained without what is known of their events, so that answers do without it, too."""
     positions: str = "learned"
     """`relative`: each layer and head adds to a query's product with a key a number learned for their distance."""
     norm: str | None = None
@@ -88,6 +92,7 @@ class TransformerConfig(NetworkConfig):
         _require_count(self, "layers", "heads")
         _require(self.width % self.heads == 0, "width", f"a multiple of heads ({self.heads})")
         _require_share(self, "dropout", "attention_dropout")
+        _require(0 <= self.event_dropout <= 1, "event_dropout", "between 0 and 1")
         _require(self.inner_factor is None or self.inner_factor >= 1, "inner_factor", "at least 1, or absent")
         _require(self.positions in POSITIONS, "positions", f"one of {', '.join(POSITIONS)}")
         for key, known in (("norm", NORMS), ("activation", ACTIVATIONS)):
@@ -119,8 +124,6 @@ class NovaConfig(TransformerConfig):
 
     fusion: str = "gate"
     invasive: bool = False
-    event_dropout: float = 0.1
-    """The share of histories trained without what is known of their events, so that answers do without it, too."""
     feature_embeddings: bool = False
     """Whether the row of an item, read and ranked, is its own plus a sum of what is known of it."""
     id_dropout: float = 0.0
@@ -130,7 +133,6 @@ class NovaConfig(TransformerConfig):
         """Raise ConfigError for what cannot be fused."""
         super().__post_init__()
         _require(self.fusion in FUSIONS, "fusion", f"one of {', '.join(FUSIONS)}")
-        _require(0 <= self.event_dropout <= 1, "event_dropout", "between 0 and 1")
         _require_share(self, "id_dropout")
         _require(self.tie_embeddings or not self.id_dropout, "id_dropout", "0 without tie_embeddings")
         _require(

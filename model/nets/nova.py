@@ -136,7 +136,7 @@ class Nova(Transformer):
         shown = (item_ids != PAD) & (item_ids != self.item_count + 1)
         if self.training and events:
             shown = shown & (torch.rand_like(shown[:, :1], dtype=torch.float32) >= self.config.event_dropout)
-        features = events or [torch.zeros_like(item_ids)] * len(self.readers)
+        features = events[: len(self.readers)] or [torch.zeros_like(item_ids)] * len(self.readers)
         shown = shown if events else torch.zeros_like(shown)
         raw += [reader(values, shown) for reader, values in zip(self.readers, features, strict=True)]
         if self.config.positions == "learned":

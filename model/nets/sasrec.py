@@ -14,6 +14,7 @@ from torch import Tensor
 from model.nets.configs import PaperConfig
 from model.nets.dropout import drop
 from model.nets.network import mark_real, shift_right
+from model.nets.relative_time import measure_elapsed
 from model.nets.transformer import Transformer
 
 
@@ -34,4 +35,8 @@ class Sasrec(Transformer):
         x, side = self.place(self.read_items(before) * math.sqrt(self.config.width), before, *earlier)
         past = (column[:, None] >= column) & mark_real(item_ids, lengths)[:, None, :]
         allowed = past | (column[:, None] == column)  # padding sees itself: a query without keys would give NaN
-        return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None], at, side)
+        elapsed = None
+        if self.config.relative_time:  # the token at a place asks for the item there, and is the one before it
+            asked = self.read_times(item_ids, events)
+            elapsed = measure_elapsed(asked, shift_right(asked, lengths, 0), causal=True)
+        return self.run_layers(drop(x, self.config.dropout, self.training), allowed[:, None], at, side, elapsed)

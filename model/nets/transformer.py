@@ -9,10 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model.contract.event_inputs import TIMES
 from model.nets.attention import attend, weigh
 from model.nets.configs import PaperConfig
 from model.nets.dropout import drop
 from model.nets.network import SequenceNetwork, pick_positions
+from model.nets.relative_time import Elapsed, TimeBias
 
 Side = Sequence[Tensor]
 """Side inputs: vectors (B or 1, T, D) for the tokens, one for each kind of side information."""
@@ -32,23 +34,28 @@ class Layer(nn.Module):
         self.attention_out = nn.Linear(config.width, config.width)
         if config.positions == "relative":  # columns for keys from N - 1 places after the query to N - 1 before it
             self.distance_bias = nn.Parameter(torch.empty(config.heads, 2 * config.max_length - 1))
+        if config.relative_time:
+            self.time_bias = TimeBias(config.heads)
         self.attention_norm = make_norm(config)
         if config.feed_forward:
             self.inner = nn.Linear(config.width, config.inner_factor * config.width)
             self.outer = nn.Linear(config.inner_factor * config.width, config.width)
             self.norm = make_norm(config)
 
-    def forward(self, x: Tensor, allowed: Tensor, at: Tensor | None = None, side: Side = ()) -> Tensor:
+    def forward(
+        self, x: Tensor, allowed: Tensor, at: Tensor | None = None, side: Side = (), elapsed: Elapsed | None = None
+    ) -> Tensor:
         """Take x (B, T, D) and allowed (B, 1, 1 or T, T), true where a token may see another. Returns (B, T, D).
 
         With `at` (B, Q) only these positions are computed: (B, Q, D). They are the queries; all T are keys and values.
+        `elapsed` is the time between all tokens, for layers with `relative_time`.
         """
         values = self._see(x)
         keys = self.address(values, side)
         queries, x = (keys, x) if at is None else (pick_positions(keys, at), pick_positions(x, at))
         if at is not None and allowed.shape[2] > 1:
             allowed = allowed.take_along_dim(at[:, None, :, None], dim=2)
-        return self.join(x, self._mix(queries, keys, values, allowed, at))
+        return self.join(x, self._mix(queries, keys, values, allowed, self._lean(keys.shape[1], at, elapsed)))
 
     def address(self, values: Tensor, side: Side) -> Tensor:
         """What queries and keys are made of (B, T, D): the tokens, of which values are made, themselves."""
@@ -62,11 +69,11 @@ class Layer(nn.Module):
             x = self._join(x, self._feed(self.norm(x) if self.config.norm == "pre" else x), self.norm)
         return x
 
-    def weigh(self, x: Tensor, allowed: Tensor, side: Side = ()) -> Tensor:
+    def weigh(self, x: Tensor, allowed: Tensor, side: Side = (), elapsed: Elapsed | None = None) -> Tensor:
         """The attention weights (B, H, T, T), queries before keys, by which `forward` mixes the same input."""
         keys = self.address(self._see(x), side)
         q, k = self._project(keys, 0, 2)
-        return weigh(q, k, allowed, bias=self._lean(x.shape[1], None))
+        return weigh(q, k, allowed, bias=self._lean(x.shape[1], None, elapsed))
 
     def _see(self, x: Tensor) -> Tensor:
         values: Tensor = self.attention_norm(x) if self.config.norm == "pre" else x
@@ -77,7 +84,7 @@ class Layer(nn.Module):
         columns = slice(first * self.config.width, end * self.config.width)
         return self._split(F.linear(x, self.query_key_value.weight[columns], self.query_key_value.bias[columns]))
 
-    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, at: Tensor | None) -> Tensor:
+    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, bias: Tensor | None) -> Tensor:
         B, Q, D = queries.shape
         if queries is values:
             q, k, v = self._split(self.query_key_value(values))
@@ -88,17 +95,21 @@ class Layer(nn.Module):
         else:
             (q,), (k,), (v,) = (self._project(x, place, place + 1) for place, x in enumerate((queries, keys, values)))
         dropout = self.attention_dropout if self.training else 0.0
-        mixed = attend(q, k, v, allowed, dropout=dropout, bias=self._lean(values.shape[1], at))  # (B, H, Q, D/H)
+        mixed = attend(q, k, v, allowed, dropout=dropout, bias=bias)  # (B, H, Q, D/H)
         out: Tensor = self.attention_out(mixed.transpose(1, 2).reshape(B, Q, D))
         return out
 
-    def _lean(self, T: int, at: Tensor | None) -> Tensor | None:
-        """The bias (1, H, T, T) of keys by their distance, with positions `at` (B, Q) theirs: (B, H, Q, T).
+    def _lean(self, T: int, at: Tensor | None, elapsed: Elapsed | None) -> Tensor | None:
+        """The bias (1 or B, H, T, T) of keys by distance and time, with positions `at` (B, Q) theirs: (B, H, Q, T)."""
+        by_distance = self._lean_by_distance(T, at) if self.config.positions == "relative" else None
+        if not self.config.relative_time:
+            return by_distance
+        assert elapsed is not None  # noqa: S101 - networks with `relative_time` measure it
+        by_time: Tensor = self.time_bias(elapsed if at is None else elapsed.pick(at))
+        return by_time if by_distance is None else by_time + by_distance
 
-        Raffel et al. 2020, section 2.1, without their buckets: one number a distance, as Zhai et al. 2024 have it.
-        """
-        if self.config.positions != "relative":
-            return None
+    def _lean_by_distance(self, T: int, at: Tensor | None) -> Tensor:
+        """Raffel et al. 2020, section 2.1, without their buckets: a number a distance, as Zhai et al. 2024 have it."""
         column = torch.arange(T, device=self.distance_bias.device)
         bias = self.distance_bias[:, column[:, None] - column + self.config.max_length - 1]
         if at is None:
@@ -129,6 +140,8 @@ class Transformer(SequenceNetwork):
 
     def __init__(self, config: PaperConfig, item_count: int) -> None:
         super().__init__(config, item_count, tie_embeddings=config.tie_embeddings)
+        if config.relative_time and TIMES not in self.event_inputs:
+            self.event_inputs = (*self.event_inputs, TIMES)
         if config.positions == "learned":
             self.positions = nn.Parameter(torch.empty(config.max_length, config.width))
         self.layers = nn.ModuleList(self.make_layer() for _ in range(config.layers))
@@ -151,10 +164,21 @@ class Transformer(SequenceNetwork):
             return tokens, ()
         return tokens + self.positions[self.config.max_length - tokens.shape[1] :], ()
 
-    def run_layers(self, x: Tensor, allowed: Tensor, at: Tensor | None, side: Side) -> Tensor:
+    def read_times(self, item_ids: Tensor, events: Sequence[Tensor]) -> Tensor:
+        """The times (B, T) among events (B, T), 0 where they are not known; in training those of some rows are not."""
+        if not events:
+            return torch.zeros_like(item_ids)
+        times = events[self.event_inputs.index(TIMES)]
+        if self.training:
+            times = times * (torch.rand_like(times[:, :1], dtype=torch.float32) >= self.config.event_dropout)
+        return times
+
+    def run_layers(
+        self, x: Tensor, allowed: Tensor, at: Tensor | None, side: Side, elapsed: Elapsed | None = None
+    ) -> Tensor:
         """Take x (B, T, D) through all layers, the last one at the positions `at` alone, if there are any."""
         for number, layer in enumerate(self.layers, 1):
-            x = layer(x, allowed, at if number == len(self.layers) else None, side)
+            x = layer(x, allowed, at if number == len(self.layers) else None, side, elapsed)
         normed: Tensor = self.last_norm(x)
         return normed
 
@@ -165,7 +189,7 @@ class Transformer(SequenceNetwork):
         """
         weights: list[Tensor] = []
         hooks = [
-            layer.register_forward_pre_hook(lambda layer, inputs: weights.append(layer.weigh(*inputs[:2], inputs[3])))
+            layer.register_forward_pre_hook(lambda layer, inputs: weights.append(layer.weigh(*inputs[:2], *inputs[3:])))
             for layer in self.layers
         ]
         try:

@@ -43,7 +43,7 @@ RULES = "rules"
 # What the client must send next. Plain integers, since looking up members of an enum is slow.
 _HEAD, _BODY, _NOTHING = range(3)
 _LIMITS_S = (HEAD_LIMIT_S, BODY_LIMIT_S, math.inf)
-_EXTENSIONS: dict[str, dict[str, object]] = {WHOLE: {}}
+_EXTENSIONS: dict[str, dict[object, object]] = {WHOLE: {}}
 
 
 class ConnectionRules(NamedTuple):

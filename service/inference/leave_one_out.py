@@ -67,4 +67,5 @@ def _omit(question: Question, index: int, ranked: NDArray[np.int32]) -> Question
         candidates=ranked,
         k=1,
         events=None if events is None else {name: column[kept] for name, column in events.items()},
+        asked_ms=question.asked_ms,
     )

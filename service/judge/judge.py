@@ -231,7 +231,7 @@ class Judge:
                 one.skip = before
             else:
                 sound.append(one)
-                cases.append(Case(entry.item_id, before))
+                cases.append(Case(entry.item_id, before, entry.timestamp_ms))
         if not cases:
             return
         firsts = self._ask(champion, cases)

@@ -22,10 +22,11 @@ class JudgedModel(NamedTuple):
 
 
 class Case(NamedTuple):
-    """An event that a model is asked about: what the user chose, and the history before it."""
+    """An event that a model is asked about: what the user chose, the history before it, and when."""
 
     item_id: str
     history: History
+    timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +63,15 @@ def score_cases(model: LiveModel, cases: Sequence[Case]) -> list[Score]:
 
     Without a known item in the history the popular list counts: it is what the service would have answered.
     """
-    questions = [_ask(model, case.history) for case in cases]
+    questions = [_ask(model, case) for case in cases]
     warm = [question for question in questions if len(question.history)]
     ranked = iter(model.rank(warm) if warm else ())
     answers = [next(ranked) if len(question.history) else model.rank_popular(question) for question in questions]
     return [_score(model, *each) for each in zip(cases, questions, answers, strict=True)]
 
 
-def _ask(model: LiveModel, history: History) -> Question:
+def _ask(model: LiveModel, case: Case) -> Question:
+    history = case.history
     return encode_question(
         model.vocabulary,
         history=history.item_ids,
@@ -79,6 +81,7 @@ def _ask(model: LiveModel, history: History) -> Question:
         exclude_history=True,
         events=history.events if model.reads_events else None,
         event_types=model.event_types,
+        asked_ms=case.timestamp_ms,
     )
 
 

@@ -66,6 +66,12 @@ class PendingRequest:
         return self.expires_s - time.perf_counter()
 
     @property
+    def asked_ms(self) -> int:
+        """Now in epoch milliseconds, or the time of the newest event, which clients may date ahead."""
+        newest_ms = self.history.last_event_at_ms if self.history else None
+        return max(time.time_ns() // 1_000_000, newest_ms or 0)
+
+    @property
     def wanted(self) -> bool:
         """Whether it is worth working on."""
         return not self.abandoned and self.left_s > 0

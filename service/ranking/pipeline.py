@@ -284,6 +284,7 @@ def _encode(model: LiveModel, pending: PendingRequest) -> None:
             events=_events_of(pending) if model.reads_events else None,
             event_types=model.event_types,
             allowed=pending.allowed,
+            asked_ms=pending.asked_ms if model.reads_events else 0,
         )
     except Exception as error:  # noqa: BLE001 - one request must not fail the others of its batch
         pending.failure = error

@@ -1,20 +1,17 @@
-"""The views of traffic and health in a browser: figures as Prometheus has them, and faults that show within seconds."""
+"""The views of traffic and health in a browser: figures as Prometheus has them, and a service that is gone."""
 
 import re
 import socket
 import subprocess
 import time
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from redis import Redis
 
 from deploy.grafana.prometheus import Prometheus, PrometheusFailed
-from service.embedded.server import EmbeddedStore
 
 expect = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: pip install -c constraints.txt '.[browser]'"
@@ -215,65 +212,6 @@ def test_metrics_are_read_as_they_are_written(open_console, url):
       return lines.map((line) => readMetrics(line, ["a"]).a);
     }"""
     assert open_console(url).evaluate(script, [*lines]) == [*lines.values()]
-
-
-@pytest.fixture
-def bundle(root):
-    """One of the bundles, without a folder to follow."""
-    return next(root.glob("*-bert4rec"))
-
-
-def await_problem(page, reason, route):
-    """The seconds until the view Health shows a problem's row and what readiness says."""
-    began_s = time.monotonic()
-    row = page.locator("section:has(#problems) tbody tr", has_text=reason).filter(has_text=route)
-    expect(row.first).to_be_visible()
-    return time.monotonic() - began_s
-
-
-def test_an_engine_that_fails_and_a_queue_that_is_full(view, serve, bundle, tmp_path, keep_picture):
-    """Within seconds the view names the fault, the route and the request."""
-    fault = tmp_path / "fault"
-    module = ("benchmarks.harness.faulty_engine", "--fault-file", str(fault))
-    url = serve(bundle, "--max-queue", "1", "--max-batch", "1", module=module)
-    page = view(url, "health")
-    expect(page.get_by_role("status")).to_contain_text("Ready")
-    expect(page.get_by_text("None. Degraded answers")).to_be_visible()
-    fault.write_text("raise")
-    httpx.post(f"{url}/recommend", json={"items": ["i01"]}, headers={"x-request-id": "shop-41"}).raise_for_status()
-    took_s = await_problem(page, "engine_unavailable", "/recommend")
-    assert took_s < 50  # 5 s on a machine of one's own
-    expect(page.get_by_text("shop-41")).to_be_visible()
-    expect(page.locator(".reasons")).to_contain_text("engine_unavailable")
-    expect(page.get_by_role("status")).to_contain_text("Degraded")
-    keep_picture(page, "health")
-    fault.write_text("slow 0.5")
-    with httpx.Client(timeout=60) as client, ThreadPoolExecutor(12) as pool:
-        body = {"items": ["i01"], "timeout_ms": 2000}
-        for response in pool.map(lambda _: client.post(f"{url}/recommend", json=body), range(12)):
-            response.raise_for_status()
-    assert await_problem(page, "overloaded", "/recommend") < 50
-
-
-def test_a_store_that_is_unsafe_and_then_gone(view, serve, bundle, short_folder):
-    """Each shows in the service's state, in the store's and among the problems; the page goes on."""
-    with EmbeddedStore(short_folder / "unsafe") as store:
-        url = serve(bundle, "--redis-url", store.url)
-        page = view(url, "health")
-        event = {"user_id": "c4n4ry", "item_id": "i01"}
-        with Redis.from_url(store.url) as raw:
-            raw.config_set("appendfsync", "everysec")
-        deadline_s = time.monotonic() + 30
-        while httpx.post(f"{url}/events", json=event).status_code != 503:  # the last look was a moment ago
-            assert time.monotonic() < deadline_s
-        assert await_problem(page, "store_not_durable", "/events") < 50
-        expect(page.locator("section:has(#store)")).to_contain_text("no: events are refused")
-        expect(page.locator(".reasons")).to_contain_text("store_not_durable")
-    httpx.post(f"{url}/recommend", json={"user_id": "c4n4ry"}, timeout=30).raise_for_status()
-    assert await_problem(page, "store_unavailable", "/recommend") < 50
-    expect(page.locator("section:has(#store)")).to_contain_text("It does not answer")
-    expect(page.locator("section:has(#workers)")).to_contain_text("What they serve is not known")
-    assert "c4n4ry" not in page.content()
 
 
 def test_health_of_a_service_that_is_gone(view, url):

@@ -15,10 +15,15 @@ import httpx
 import pytest
 
 from demo import bundle as demo_bundle
-from demo.bundle import make_bundle
+from demo import commands as demo_commands
+from demo import counters as demo_counters
+from demo.__main__ import find_served
+from demo.bundle import ITEMS, LOG, make_bundle
 from demo.commands import DemoFailed, serve
+from demo.counters import Lead, describe_nearest, read_leads
 from demo.movielens import SHIFT_MS, Rating, read_ratings
-from demo.replay import Online, _verify, count_stored
+from demo.phases import Phases
+from demo.replay import Online, _verify, count_all_stored, count_stored
 from demo.traffic import Traffic, _send_past
 from training.runs.lock import FIT
 
@@ -36,6 +41,19 @@ with serve(Path(sys.argv[1]), folder / "store", int(sys.argv[3]), folder / "log"
     print(client.base_url, flush=True)
     time.sleep(600)
 """
+
+
+COMPARED = {
+    "models": {
+        "run": {"NDCG@10": {"value": 0.12}},
+        "pop": {"NDCG@10": {"value": 0.05}},
+        "rules": {"NDCG@10": {"value": 0.1}},
+    },
+    "differences": {
+        "pop": {"NDCG@10": {"value": -0.07, "low": -0.08, "high": -0.06}},
+        "rules": {"NDCG@10": {"value": -0.02, "low": -0.03, "high": 0.01}},
+    },
+}
 
 
 def make_answer(**changes):
@@ -89,9 +107,16 @@ def test_ratings_are_sorted_as_the_trainer_sorts(tmp_path):
 
 @pytest.fixture
 def train_in_no_time(monkeypatch):
-    """nextitem-train in name alone: the commands that it was given, and the results of runs that `fit` begins."""
+    """nextitem-train in name alone: the commands that it was given, and the results of runs that `fit` begins.
+
+    The counters are behind every model. What `publish` publishes is the champion of the bundle folder.
+    """
     commands = []
     leads: list[dict[str, float]] = []
+
+    def measure(*arguments):
+        commands.append(arguments[0])
+        return json.dumps(COMPARED)
 
     def train(command, *arguments):
         commands.append(command)
@@ -100,8 +125,13 @@ def train_in_no_time(monkeypatch):
             if not run.exists():
                 run.mkdir(parents=True)
                 (run / "results.json").write_text(json.dumps({"over_popularity": leads.pop(0)}))
+        if command == "publish":
+            bundles = Path(arguments[arguments.index("--out") + 1])
+            (bundles / "a").mkdir(parents=True, exist_ok=True)
+            (bundles / "deployment.json").write_text(json.dumps({"champion": "a", "history": []}))
 
     monkeypatch.setattr(demo_bundle, "train", train)
+    monkeypatch.setattr(demo_counters, "ask_trainer", measure)
     return commands, leads
 
 
@@ -111,17 +141,17 @@ def test_a_model_that_does_not_beat_popularity_is_not_kept(tmp_path, train_in_no
     leads += [{"value": lead, "low": lead - 0.01, "high": lead + 0.01} for lead in (0.002, 0.05, 0.06)]
     folders = (tmp_path / "data", tmp_path / "runs", tmp_path / "bundles")
     with pytest.raises(DemoFailed, match=r"does not beat popularity beyond chance, .* \+0.0020 \[-0.0080, \+0.0120\]"):
-        make_bundle(*folders, "bert4rec-small", fresh=False)
+        make_bundle(*folders, "bert4rec-small", Phases(), fresh=False)
     assert commands == ["fetch", "fit"]
     capsys.readouterr()
-    run = make_bundle(*folders, "bert4rec-small", fresh=False)
+    run = make_bundle(*folders, "bert4rec-small", Phases(), fresh=False)
     said = " ".join(capsys.readouterr().out.split())
     assert "is dropped and another one trained: it does not beat popularity beyond chance" in said
-    assert commands == ["fetch", "fit", "fetch", "fit", "publish"]
-    make_bundle(*folders, "bert4rec-small", fresh=False)
+    assert commands == ["fetch", "fit", "fetch", "fit", "compare", "publish"]
+    make_bundle(*folders, "bert4rec-small", Phases(), fresh=False)
     assert "dropped" not in capsys.readouterr().out
     assert json.loads((run / "results.json").read_text())["over_popularity"]["value"] == 0.05
-    make_bundle(*folders, "bert4rec-small", fresh=True)
+    make_bundle(*folders, "bert4rec-small", Phases(), fresh=True)
     assert "dropped and another one trained: you asked for it" in " ".join(capsys.readouterr().out.split())
     assert json.loads((run / "results.json").read_text())["over_popularity"]["value"] == 0.06
 
@@ -132,18 +162,98 @@ def test_another_start_leaves_alone_what_a_verdict_or_a_person_chose(tmp_path, t
     commands, leads = train_in_no_time
     leads += [{"value": 0.05, "low": 0.04, "high": 0.06}] * 2
     folders = (tmp_path / "data", tmp_path / "runs", tmp_path / "bundles")
-    run = make_bundle(*folders, "bert4rec-small", fresh=False)
+    run = make_bundle(*folders, "bert4rec-small", Phases(), fresh=False)
     (run / "published.json").write_text('{"versions": ["a"]}')
-    folders[2].mkdir()
     history = [{"champion": "a", "by": "publish"}, {"champion": "b", "by": by}]
     (folders[2] / "deployment.json").write_text(json.dumps({"champion": "b", "history": history}))
     commands.clear()
     capsys.readouterr()
-    make_bundle(*folders, "bert4rec-small", fresh=False)
-    assert commands == ["fetch", "fit", *(["publish"] if again else [])]
+    make_bundle(*folders, "bert4rec-small", Phases(), fresh=False)
+    assert commands == ["fetch", "fit", "compare", *(["publish"] if again else [])]
     assert ("has chosen another version" in " ".join(capsys.readouterr().out.split())) == (not again)
-    make_bundle(*folders, "bert4rec-small", fresh=True)
+    make_bundle(*folders, "bert4rec-small", Phases(), fresh=True)
     assert commands[-1] == "publish"
+
+
+def test_another_start_makes_nothing_while_nothing_has_changed(tmp_path, train_in_no_time, capsys, monkeypatch):
+    """No command runs, until the code is another one, the data or the bundle is gone, or somebody asks for it."""
+    commands, leads = train_in_no_time
+    leads += [{"value": 0.05, "low": 0.04, "high": 0.06}] * 2
+    data, runs, bundles = (tmp_path / name for name in ("data", "runs", "bundles"))
+    data.mkdir()
+    for file in (LOG, ITEMS):
+        (data / file).write_text("")
+
+    def start(*, fresh=False):
+        commands.clear()
+        make_bundle(data, runs, bundles, "bert4rec-small", Phases(), fresh=fresh)
+        return list(commands)
+
+    every = ["fetch", "fit", "compare", "publish"]
+    assert start() == every
+    capsys.readouterr()
+    assert start() == []
+    assert "trained and published by an earlier start" in " ".join(capsys.readouterr().out.split())
+    with monkeypatch.context() as patched:
+        patched.setattr(demo_bundle, "digest_code", lambda: "upgraded")
+        assert start() == every
+    (data / ITEMS).unlink()
+    assert start() == every
+    (data / ITEMS).write_text("")
+    assert start() == []
+    (bundles / "a").rmdir()
+    assert start() == every
+    assert start(fresh=True) == every
+
+
+def test_a_digest_of_the_code_is_of_what_trains_and_publishes(tmp_path, monkeypatch):
+    """A changed file of the trainer makes another one, a file of the tests does not."""
+    for room in ("model", "training", "tests"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "a.py").write_text("one = 1\n")
+    monkeypatch.setattr(demo_bundle, "ROOT", tmp_path)
+    before = demo_bundle.digest_code()
+    (tmp_path / "tests" / "a.py").write_text("one = 2\n")
+    assert demo_bundle.digest_code() == before
+    (tmp_path / "training" / "a.py").write_text("one = 2\n")
+    assert demo_bundle.digest_code() != before
+
+
+def test_the_trainer_has_one_thread_unless_somebody_says_otherwise(monkeypatch):
+    """Two that wait for each other beside busy processes are slower than one."""
+    monkeypatch.setattr(demo_commands, "_find", lambda _: sys.executable)
+    ask_threads = ("-c", "import os; print(os.environ['OMP_NUM_THREADS'])")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert demo_commands.ask_trainer(*ask_threads) == "1\n"
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert demo_commands.ask_trainer(*ask_threads) == "2\n"
+
+
+def test_the_nearest_counter_comes_first():
+    """Leads are the differences turned round; the sentence says when chance can explain one, or who is ahead."""
+    nearest, other = read_leads(json.dumps(COMPARED))
+    assert nearest == Lead("rules", 0.1, 0.02, -0.01, 0.03)
+    assert (other.counter, other.low, nearest.share) == ("pop", 0.06, pytest.approx(0.2))
+    assert "chance can explain" in describe_nearest(nearest)
+    assert "pop comes nearest." in describe_nearest(other)
+    assert "pop is not behind" in describe_nearest(Lead("pop", 0.1, 0.0, -0.01, 0.01))
+
+
+def test_a_check_fails_where_a_counter_is_not_behind(tmp_path, monkeypatch):
+    """Without --check it is shown and no failure."""
+    ahead = json.loads(json.dumps(COMPARED))
+    ahead["differences"]["pop"]["NDCG@10"] = {"value": 0.001, "low": -0.01, "high": 0.02}
+    monkeypatch.setattr(demo_counters, "ask_trainer", lambda *_: json.dumps(ahead))
+    demo_bundle.compare(tmp_path, tmp_path / LOG, tmp_path / "picture.png", check=False)
+    with pytest.raises(DemoFailed, match="pop is not behind"):
+        demo_bundle.compare(tmp_path, tmp_path / LOG, tmp_path / "picture.png", check=True)
+
+
+def test_online_is_held_against_what_is_served():
+    """With rules in the score the asking user's own history is among them; without rules there is one figure."""
+    results = {"models": {"bert4rec": {"HR@10": 1}, "bert4rec-rules": {"HR@10": 2}}}
+    assert find_served(results, "bert4rec") == {"HR@10": 1}
+    assert find_served(results | {"served": {"HR@10": 3}}, "bert4rec-rules") == {"HR@10": 3}
 
 
 def test_a_run_is_not_dropped_under_a_training(tmp_path, train_in_no_time):
@@ -151,11 +261,11 @@ def test_a_run_is_not_dropped_under_a_training(tmp_path, train_in_no_time):
     _, leads = train_in_no_time
     leads += [{"value": 0.05, "low": 0.04, "high": 0.06}]
     folders = (tmp_path / "data", tmp_path / "runs", tmp_path / "bundles")
-    run = make_bundle(*folders, "bert4rec-small", fresh=False)
+    run = make_bundle(*folders, "bert4rec-small", Phases(), fresh=False)
     with (run / FIT).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(DemoFailed, match="another training is under way"):
-            make_bundle(*folders, "bert4rec-small", fresh=True)
+            make_bundle(*folders, "bert4rec-small", Phases(), fresh=True)
     assert (run / "results.json").is_file()
 
 
@@ -187,6 +297,7 @@ def test_traffic_replays_each_log_and_begins_anew(served):
     for _ in range(2):  # a restart sends nothing twice
         _send_past(served, logs)
     assert [count_stored(served, user) for user in logs] == [4, 4]
+    assert count_all_stored(served, ["u1", "nobody", "u2"]) == {"u1": 4, "nobody": 0, "u2": 4}
     traffic = Traffic(served, logs)
     assert all(traffic.step() for _ in range(150))
     tally = dict(traffic.tally)

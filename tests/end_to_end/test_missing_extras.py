@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+SWEEP = ["sweep", "bert4rec-small", "--try", "model.width=32,64"]
+FIT = ["fit", "bert4rec-small", "--data", "log.csv", "--out", "run"]
 RUN = """
 import importlib, sys
 for name in sys.argv.pop(1).split(","):
@@ -24,6 +26,9 @@ sys.exit(getattr(importlib.import_module(module), function)())
     [
         ("nextitem-train", "torch,polars", "training", ["evaluate", "pop", "--data", "log.csv"]),
         ("nextitem-train", "polars", "training", ["describe", "--data", "log.csv"]),
+        ("nextitem-train", "optuna", "sweep", [*SWEEP, "--data", "log.csv", "--out", "swept"]),
+        ("nextitem-train", "tensorboard", "tracking", [*FIT, "--tensorboard"]),
+        ("nextitem-train", "mlflow", "tracking", [*FIT, "--mlflow", "sqlite:///mlflow.db"]),
         ("nextitem-serve", "pydantic", "service", ["--bundle", "bundles"]),
         ("nextitem-serve", "redis", "service", ["keys", "list"]),
         ("nextitem-serve", "numpy", "service", ["--bundle", "bundles"]),

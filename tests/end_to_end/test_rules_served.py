@@ -64,6 +64,7 @@ def test_engine_ranks_as_the_evaluation(tmp_path):
     split = leave_one_out(log)
     served = make_scorer(Run.open(run), log, split, leave_own_out=False)
     assert serve(walks) == rank_targets(served, split.test).greater.tolist()
+    assert results["served"]["HR@10"]["value"] == np.mean([rank < 10 for rank in serve(walks)])
 
     evaluated = make_scorer(Run.open(run), log, split)
     greater, ties = Run.open(run).read_ranks()

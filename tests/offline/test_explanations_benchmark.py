@@ -1,12 +1,14 @@
 """The judge of reasons (benchmarks/accuracy/explanations.py) sees weights that are wrong and counts what ranks do."""
 
 import asyncio
+import math
 import random
 from typing import Any
 
 import pytest
 
-from benchmarks.accuracy.explanations import Deletions, Questions, check_weights, delete_reasons, read_histories
+from benchmarks.accuracy.deletions import BEYOND, Deletion, Deletions, Place
+from benchmarks.accuracy.explanations import Questions, check_weights, delete_reasons, read_histories
 
 VALUES = {"a": 3.0, "b": 1.0, "c": 0.5}
 """What each item of a history adds to the score of x; y has the half of it."""
@@ -42,20 +44,28 @@ def test_a_weight_that_is_no_difference_is_seen(error):
 
 
 def test_ranks_without_the_first_reason():
-    """Without a, x falls behind z; without b or c it does not, and y is last whatever happens."""
+    """Without a, x falls behind z; without b or c it does not. y is last whatever happens, but its share says it."""
     found = asyncio.run(delete_reasons(Model(), [["a", "b", "c"]] * 4, random.Random(1)))  # noqa: S311 - repeatable
     assert (found.further, found.less, found.alike) == (4, 0, 4)
     assert found.share == 1.0
-    assert "of 8 items 4 fell further" in found.describe()
+    assert all(one.by_share > 0 for one in found)
+    [x, y] = found[:2]
+    assert (x.whole.rank, x.reason.rank, y.reason.rank) == (1, 2, 3)
+    assert y.whole.share == pytest.approx(2.25 - math.log(math.exp(4.5) + math.exp(3.0) + math.exp(2.25)))
+    described = found.describe()
+    assert "of 8 items 4 fell further" in described
+    assert "50.0% of all with ties as misses, 75.0% with ties as halves, 100.0% with ties broken" in described
+    assert described.splitlines()[-1] == "  from ranks 3 to 5: 0 further, 4 as far, 0 less"
 
 
 def test_shares_are_of_those_that_differ():
-    """Of three that do, two; nothing is claimed of none."""
-    found = Deletions()
-    for reason, other in ((3, 1), (5, 0), (0, 2), (1, 1)):
-        found.add(reason, other)
+    """Of three that do, two; nothing is claimed of none. Two that are both too far down to be seen are alike."""
+    whole = Place(1, -1.0)
+    falls = ((3, 1), (5, 0), (0, 2), (1, 1))
+    found = Deletions(Deletion(whole, *(Place(1 + by, -1.0 - by) for by in pair)) for pair in falls)
     assert found.share == pytest.approx(2 / 3)
     assert Deletions().share == 0
+    assert (Deletion(whole, BEYOND, BEYOND).by_rank, Deletion(whole, BEYOND, BEYOND).by_share) == (0, 0)
 
 
 def test_histories_lack_the_last_item(tmp_path):

@@ -1,6 +1,5 @@
 """The comparison of trainers: what is counted, how turns become ratios, and our own system from end to end."""
 
-import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.training import rounds
-from benchmarks.training.picture import draw_paces, draw_race
-from benchmarks.training.rounds import TurnFailed, plan_turns, run_turn
-from benchmarks.training.summary import describe_race, format_race, format_summary, summarize
+from benchmarks.training.picture import draw_paces
+from benchmarks.training.rounds import Missing, TurnFailed, find_interpreters, plan_turns, run_turn
+from benchmarks.training.summary import format_summary, summarize
 from benchmarks.training.systems.meter import Count, Meter
 from benchmarks.training.terms import Terms, count_prefix_tokens, cut_material, read_task, write_task
 from training.data.split import leave_one_out
@@ -24,10 +23,10 @@ def material(make_log):
     return cut_material(leave_one_out(log), 12, max_length=5, users=2, seed=1)
 
 
-def make_turn(system, tokens, cpu_seconds, *, epoch_tokens=100, checks=()):
+def make_turn(system, tokens, cpu_seconds, *, epoch_tokens=100):
     """A turn as a system ends it."""
     paces = {"tokens": tokens, "seconds": 2.0 * cpu_seconds, "cpu_seconds": cpu_seconds}
-    return {"contestant": system, "epoch_tokens": epoch_tokens, "checks": list(checks), **paces}
+    return {"contestant": system, "epoch_tokens": epoch_tokens, **paces}
 
 
 def test_all_train_on_the_newest_items_and_are_asked_about_whole_histories(material):
@@ -40,12 +39,14 @@ def test_all_train_on_the_newest_items_and_are_asked_about_whole_histories(mater
 
 def test_a_task_comes_back_as_it_was_written(material, tmp_path):
     """What another environment reads is what this one wrote."""
-    terms = Terms(seconds=3.5, target=0.25)
+    terms = Terms(seconds=3.5, marks=(0.5, 1.0), dropout=None, recipe={"train": {"seed": 2}})
     write_task(tmp_path, terms, material)
     read, again = read_task(tmp_path)
     assert read == terms
     assert [list(history) for history in again.train] == [list(history) for history in material.train]
     assert again.questions.targets.tolist() == material.questions.targets.tolist()
+    assert again.test.targets.tolist() == material.test.targets.tolist() == [12, 8, 4]
+    assert again.test.histories[0].tolist() == list(range(1, 12))
     assert again.item_count == 12
 
 
@@ -74,20 +75,54 @@ def test_the_meter_leaves_out_warm_up_and_pauses():
     assert meter.count == Count(steps=2, tokens=20, seconds=4.0, cpu_seconds=2.0)
 
 
-def test_a_race_ends_at_the_target():
-    """Validation comes when due, is not counted as training, and ends the turn once it is good enough."""
-    found = iter([0.1, 0.3])
+def make_marked(marks, steps_cpu):
+    """A meter with marks whose steps take so many CPU seconds, after one of preparation; each check takes 100."""
+    now = {"wall": 0.0, "cpu": 0.0}
+    lines: list[dict[str, Any]] = []
+
+    def measure():
+        now["cpu"] += 100.0
+        return {"validation": {"NDCG@10": len(lines)}}
+
     meter = Meter(
-        Terms(target=0.2, check_seconds=2.0, seconds=1000.0),
-        lambda _: None,
-        validate=lambda: next(found),
-        clock=map(float, itertools.count()).__next__,
-        cpu_clock=map(float, itertools.count()).__next__,
+        Terms(marks=marks),
+        lines.append,
+        measure=measure,
+        began=(0.0, -1.0),
+        clock=lambda: now["wall"],
+        cpu_clock=lambda: now["cpu"],
+        count_others=lambda: 0.25,
     )
-    steps = next(step for step in itertools.count(1) if meter.step(1))
-    assert [ndcg for *_, ndcg in meter.checks] == [0.1, 0.3]
-    assert meter.count.steps == steps
-    assert meter.checks[1][0] - meter.checks[0][0] >= 2.0
+
+    def take_steps():
+        for cpu in steps_cpu:
+            now["cpu"] += cpu
+            if meter.step(10):
+                return True
+        return False
+
+    return meter, lines, take_steps
+
+
+def test_marks_are_measured_and_measuring_does_not_count():
+    """Preparation counts, evaluation does not, processes still alive do; the last mark is enough."""
+    meter, lines, take_steps = make_marked((2.0, 4.0), [0.5, 0.5, 1.0, 1.0, 9.0])
+    assert take_steps()
+    assert [check["cpu_seconds"] for check in meter.checks] == [2.25, 4.25]
+    assert [check["steps"] for check in meter.checks] == [2, 4]
+    assert [line["event"] for line in lines] == ["check", "check"]
+    assert meter.count.cpu_seconds == 4.0
+    meter.finish()
+    assert len(meter.checks) == 2
+
+
+def test_a_long_step_passes_many_marks_at_once():
+    """They are measured once; what was trained behind the last one that was passed is measured at the end."""
+    meter, _, take_steps = make_marked((1.5, 3.0, 6.0, 99.0), [6.0, 2.0])
+    assert not take_steps()
+    assert [check["cpu_seconds"] for check in meter.checks] == [7.25]
+    meter.finish()
+    assert [check["cpu_seconds"] for check in meter.checks] == [7.25, 9.25]
 
 
 def test_ratios_compare_neighbours():
@@ -107,26 +142,11 @@ def test_ratios_compare_neighbours():
     assert "6.5 (3.0 to 10.0)" in format_summary(summary)
 
 
-def test_a_race_says_who_did_not_arrive():
-    """The first check at the target counts; who never got there is shown with how far it came."""
-    race = describe_race(
-        [
-            make_turn("nextitem", 500, 10.0, checks=[[4.0, 2.0, 0.05], [8.0, 4.0, 0.11], [12.0, 6.0, 0.12]]),
-            make_turn("recbole", 10, 10.0, checks=[[20.0, 10.0, 0.02]]),
-        ],
-        0.1,
-    )
-    assert [entry["reached"] for entry in race] == [[8.0, 4.0], None]
-    assert "8 s (4 CPU s), 5.00 epochs" in format_race(race, 0.1)
-    assert "not within 20 s (10 CPU s): reached 0.0200" in format_race(race, 0.1)
-
-
 def test_pictures_are_drawn_from_any_number_of_turns():
     """After the first turn already, with nothing to compare yet."""
     all_turns = [make_turn("nextitem", 1000, 10.0), make_turn("rectools", 100, 10.0)]
     for some in (all_turns[:1], all_turns):
         assert draw_paces({"turns": some, "summary": summarize(some)}).startswith(b"\x89PNG")
-        assert draw_race({"turns": some, "terms": {"target": 0.1}}).startswith(b"\x89PNG")
 
 
 def test_ours_stands_beside_every_peer():
@@ -136,8 +156,8 @@ def test_ours_stands_beside_every_peer():
 
 
 def test_our_system_runs(material, tmp_path):
-    """A whole turn in a process of its own: full batches, every token counted, a validation at the end."""
-    write_task(tmp_path, Terms(max_length=5, width=8, batch_size=2, seconds=0.05, target=0.99), material)
+    """A whole turn in a process of its own: full batches, every token counted."""
+    write_task(tmp_path, Terms(max_length=5, width=8, batch_size=2, seconds=0.05, warm_steps=0), material)
     lines: list[dict[str, Any]] = []
     turn = run_turn("nextitem", Path(sys.executable), tmp_path, threads=1, on_line=lines.append)
     assert turn == lines[-1]
@@ -146,7 +166,7 @@ def test_our_system_runs(material, tmp_path):
     whole, rest = divmod(turn["steps"], 2)  # two steps an epoch
     assert 11 * whole + 2 * rest <= turn["tokens"] <= 11 * whole + 9 * rest
     assert turn["threads"] == 1
-    assert 0 <= turn["checks"][-1][2] <= 1
+    assert turn["checks"] == []
 
 
 def test_a_system_that_fails_says_why(tmp_path, monkeypatch):
@@ -154,3 +174,9 @@ def test_a_system_that_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(rounds, "_ROOT", Path(__file__).parents[2])
     with pytest.raises(TurnFailed, match=r"nextitem ended with status 1(.|\n)*terms\.json"):
         run_turn("nextitem", Path(sys.executable), tmp_path, threads=1, on_line=lambda _: None)
+
+
+def test_what_is_missing_is_said_with_what_makes_it(tmp_path):
+    """The log and the environments, in one sentence with the command."""
+    with pytest.raises(Missing, match=r"no .*log\.txt and no .*rectools/bin/python: `make bench-some DATA=FOLDER`"):
+        find_interpreters(tmp_path / "log.txt", tmp_path, ["nextitem", "rectools"], target="bench-some")

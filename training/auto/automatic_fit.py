@@ -1,6 +1,6 @@
 """`fit` without a recipe, from a log to a verdict: look, choose, measure, train, mix, test, and say what to publish."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,9 @@ from training.data.interactions import Log
 from training.data.item_features import Metadata
 from training.data.split import Split
 from training.errors import RecipeError, RunError
+from training.fit.count_weights import count_weights_tried
 from training.fit.fit import check_device, conclude_run, train_run
+from training.fit.item_vectors import learn_item_start
 from training.fit.ppmi import add_item_vectors, count_related, factorise_related, foretell_seconds
 from training.fit.resuming import check_folder
 from training.logs.items import read_items
@@ -29,10 +31,10 @@ from training.recipe_models import BASELINES, NetworkRecipe
 from training.runs.chosen import WINNER
 from training.runs.evaluate import cut
 from training.runs.lock import FIT, hold_lock
-from training.runs.progress import Progress
+from training.runs.progress import Progress, RunTracker
 from training.runs.run import Run
 
-_FACTORISING_SHARE, _TRIAL_SHARE = 0.25, 0.03
+_FACTORISING_SHARE, _TRIAL_SHARE = 0.25, 0.01
 """Of the minutes: a factorisation that would take more is left out; a trial of the network takes so much."""
 _TRIAL_SECONDS = (0.2, 5.0)
 _COUNTED_AGAIN = 8
@@ -51,6 +53,8 @@ class Order:
     settings: tuple[str, ...]
     clock: Clock
     resume: bool
+    item_vectors: Path | None = None
+    trackers: Sequence[Callable[[Run], RunTracker]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +84,16 @@ def fit_automatically(order: Order, say: Say, stop: Callable[[], bool]) -> Verdi
             held.enter_context(hold_lock(network.path / FIT, "training"))
             begin = None
         log, split = material.log, material.split
-        progress = train_run(network, log, split, stop=stop, begin=begin)
+        told = [held.enter_context(track(network)) for track in order.trackers]
+        progress = train_run(network, log, split, stop=stop, begin=begin, trackers=told)
         if not progress.finished:
             return None
         left = order.clock.left if record is None else plan.end_seconds
         users = count_tested(plan, costs, left / measure_slowdown(material.counters, split.validation))
         say(f"Testing {users:,} users ...")
         results = conclude_run(network, log, split, progress, material.counters.scorers, most_users=users, report=True)
+        for tracker in told:
+            tracker.note_results(results)
         verdict = judge(results, network.recipe.name)
         _keep_best_counter(verdict, order, material, users)
         name = NETWORK if verdict.winner == verdict.tested else verdict.winner
@@ -126,7 +133,7 @@ def _begin(order: Order, say: Say) -> tuple[_Material, Recipe, Plan, Costs, Call
     recipe, begin, why = _choose_start(recipe, material, clock)
     trial = min(_TRIAL_SECONDS[1], max(_TRIAL_SECONDS[0], _TRIAL_SHARE * clock.left))
     speed = measure_network(recipe, log, split, trial)
-    costs = _add_costs(counters, speed.epoch, speed.question)
+    costs = _add_costs(counters, recipe, speed.epoch, speed.question)
     plan = share_out(
         total=clock.total,
         elapsed=clock.elapsed,
@@ -163,7 +170,7 @@ def _choose_start(
     return recipe, partial(add_item_vectors, vectors=vectors), ""
 
 
-def _add_costs(counters: Counters, epoch: float, question: float) -> Costs:
+def _add_costs(counters: Counters, recipe: Recipe, epoch: float, question: float) -> Costs:
     """What was measured; where a counter was left out its cost is as good as the network's."""
     return Costs(
         epoch=epoch,
@@ -171,6 +178,7 @@ def _add_costs(counters: Counters, epoch: float, question: float) -> Costs:
         ranking=min(counters.seconds.get("pop", question), question),
         rules=counters.seconds.get("rules", question),
         counters=add_up(counters.seconds),
+        weights_tried=count_weights_tried(recipe),
         preparing=_COUNTED_AGAIN * counters.counting.get("rules", 0.0),
     )
 
@@ -186,9 +194,11 @@ def _fit_into(recipe: Recipe, plan: Plan, named: set[str]) -> Recipe:
 
 
 def _start(run: Run, recipe: Recipe, material: _Material, order: Order) -> None:
+    vectors = order.item_vectors if isinstance(recipe.model, NetworkRecipe) else None
+    item_start = learn_item_start(recipe, vectors, material.log.vocabulary)
     run.start(
         recipe, material.log, material.metadata, (), None,
-        train=material.split.train, data=order.data, device=check_device(recipe),
+        train=material.split.train, data=order.data, device=check_device(recipe), item_start=item_start,
     )  # fmt: skip
 
 
@@ -212,7 +222,7 @@ def _go_on(order: Order, run: Run, record: dict[str, Any]) -> tuple[_Material, P
         raise RunError(f"{order.out} was started on another log: --resume needs the same --data")
     split = cut(log, run.recipe.data)
     counters = count_counters(record["counters"], log, split, order.clock)
-    costs = _add_costs(counters, 0.0, float(record["question_seconds"]))
+    costs = _add_costs(counters, run.recipe, 0.0, float(record["question_seconds"]))
     plan = Plan(
         train_seconds=0.0,
         validation_users=run.recipe.train.validation_users or len(split.validation),

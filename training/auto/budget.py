@@ -8,8 +8,6 @@ MOST_TESTED = 10_000
 MOST_VALIDATED, LEAST_VALIDATED = 5_000, 100
 _TEST_SHARE, _VALIDATION_SHARE, _MIXING_SHARE, _LEAST_TRAINING = 0.25, 0.15, 0.1, 0.25
 """Of what is left when training begins, but for validation: that is a share of training."""
-_WEIGHTS_TRIED = 14
-"""Times that a validation question is ranked to choose how much rules weigh (training/fit/rule_weight.py)."""
 _PICTURES_SECONDS, _PICTURES_SHARE = 6.0, 0.1
 """What drawing curves and attention takes, or its share of a short time."""
 
@@ -25,18 +23,20 @@ class Costs:
     rules: float
     counters: float
     """One to every counter."""
+    weights_tried: int = 1
+    """Times that a validation question is ranked to choose how much rules and recency weigh."""
     preparing: float = 0.0
     """All that has to be counted and sorted before the first question of mixing and tests."""
 
     @property
     def test(self) -> float:
-        """A question of the test: the network with rules and alone, every counter, and the best of them once more."""
-        return 2 * self.network + self.rules + self.counters + self.rules + self.ranking
+        """A question of the test: the network with rules, as served and alone; counters, and the best once more."""
+        return 3 * self.network + 2 * self.rules + self.counters + self.rules + self.ranking
 
     @property
     def mixing(self) -> float:
-        """A validation question by which the weight of the rules is chosen."""
-        return self.network + self.rules + _WEIGHTS_TRIED * self.ranking
+        """A validation question by which the weights of what is counted beside the network are chosen."""
+        return self.network + self.rules + self.weights_tried * self.ranking
 
 
 @dataclass(frozen=True, kw_only=True)

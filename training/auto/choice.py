@@ -18,6 +18,8 @@ WHOLE_SOFTMAX = 10_000
 """Up to so many items all of them are the loss's negatives; of more, a draw, since V products a place cost too much."""
 LARGE_LOG = 300_000
 """Events from which on batches are larger and the learning rate is higher."""
+RECENT_DAYS = 7.0
+"""What was popular in so many days before the question is counted beside the network, where the log has times."""
 _LONGEST_WINDOW, _RULES = 50, 200
 
 Document = dict[str, dict[str, Any]]
@@ -68,6 +70,8 @@ def choose(traits: Traits, split: str, tested_on: str, named: Collection[str]) -
         "dropout": 0.2 if traits.median_length >= 10 else 0.3,
         "rules_per_item": min(_RULES, traits.items, MOST_RULES // (traits.items + 2)),
     }
+    if split == "time":
+        model["recent_days"] = RECENT_DAYS
     train: dict[str, Any] = {
         "item_init": "ppmi",
         "epochs": choose_epochs(traits.events),
@@ -103,10 +107,11 @@ def describe_network(traits: Traits, model: dict[str, Any], train: dict[str, Any
     """Which network, in a sentence."""
     if "name" not in model:
         return "Trained: the model that you name, on windows as long as nine of ten histories."
+    recent = f" and what was popular in the last {model['recent_days']:g} days" if "recent_days" in model else ""
     loss = "all items" if "negatives" not in train else f"{train['negatives']:,} drawn of {traits.items:,} items"
     return (
         f"Trained: sasrec over the newest {model['max_length'] - 1} items of a history, begun with which items occur "
-        f"together, its loss over {loss}; then mixed with sequential rules as validation says."
+        f"together, its loss over {loss}; then mixed with sequential rules{recent} as validation says."
     )
 
 

@@ -9,17 +9,21 @@ from training.auto.automatic_fit import Order, fit_automatically
 from training.auto.clock import Clock
 from training.auto.verdict import format_all, format_next
 from training.fit.interrupt import Interrupt
+from training.tracking.trackers import choose_trackers
 
 
 def run_auto(options: argparse.Namespace, out: Path) -> int:
     """Run `fit` without a recipe. Returns the exit status: 0, or 130 after Ctrl-C, when --resume goes on."""
+    begun = ["train.item_init=vectors"] if options.item_vectors else []
     order = Order(
         data=options.data,
         out=out,
         items=options.items,
-        settings=tuple(options.settings),
+        item_vectors=options.item_vectors,
+        settings=(*options.settings, *begun),
         clock=Clock(60 * (options.minutes or MINUTES)),
         resume=options.resume,
+        trackers=choose_trackers(tensorboard=options.tensorboard, mlflow=options.mlflow),
     )
     with Interrupt() as interrupt:
         verdict = fit_automatically(order, _say, interrupt.is_asked)

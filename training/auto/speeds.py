@@ -59,7 +59,7 @@ def count_counters(names: Sequence[str], log: Log, split: Split, clock: Clock) -
             found.left_out[name] = "no time was left to count it"
             continue
         recipe, begun = BASELINES[name](name=name), clock.elapsed
-        scorer = make_baseline(recipe, split.train, len(log.vocabulary), log.timestamps_ms)
+        scorer = make_baseline(recipe, split.counted, len(log.vocabulary), log.timestamps_ms)
         found.counting[name] = clock.elapsed - begun
         seconds = measure_scorer(scorer, split.validation)
         if seconds * LEAST_TESTED > ASKING_SHARE * clock.total:

@@ -12,8 +12,8 @@ from training.evaluation.results import (
     find_weakness,
     format_interval,
     format_results,
-    format_rule_weight,
     format_verdict,
+    format_weights,
     is_beyond_chance,
 )
 
@@ -51,8 +51,7 @@ def format_all(verdict: Verdict) -> str:
     results = verdict.results
     lines = [format_results(results, results["models"]), "", *_list_leads(verdict), ""]
     lines += _compare_with_counters(verdict)
-    if "rules" in results:
-        lines.append(format_rule_weight(results["rules"]))
+    lines += format_weights(results)
     weakness = find_weakness(results)
     if weakness and verdict.winner == verdict.tested:
         lines.append(f"WARNING: {weakness}.")

@@ -34,8 +34,15 @@ class RecentPopularity(Popularity):
         super().__init__(train, item_count)
         if times_ms is None:
             raise DataError("recent-pop needs a log with times; pop does not")
-        positions = train.find_positions()[1]
-        newest = times_ms[positions].max(initial=0)
-        recent = train.items[positions[times_ms[positions] > newest - days * _DAY_MS]]
-        counts = np.bincount(recent, minlength=item_count + 1)[1:]
-        self.counts = counts + self.counts / (self.counts.sum() + 1)
+        self.counts = count_recent(train, item_count, times_ms, days) + self.counts / (self.counts.sum() + 1)
+
+
+def count_recent(histories: Histories, item_count: int, times_ms: NDArray[np.int64], days: float) -> NDArray[np.int64]:
+    """How often each item occurs in the last days before the newest event of the histories, that one included (V).
+
+    `times_ms` are of the log that they are slices of.
+    """
+    positions = histories.find_positions()[1]
+    newest = times_ms[positions].max(initial=0)
+    recent = histories.items[positions[times_ms[positions] > newest - days * _DAY_MS]]
+    return np.bincount(recent, minlength=item_count + 1)[1:].astype(np.int64)

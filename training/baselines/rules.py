@@ -81,10 +81,10 @@ def keep_weightiest(
     *,
     decay: float,
     window: int,
-    most: int = FOLLOWERS,
+    most: int | None = None,
 ) -> Rules:
-    """Rules from item to item by index, weights above 0, cut to so many of each item and to what a bundle may hold."""
-    kept = find_highest(firsts, then, weights, max(1, min(most, MOST_PUBLISHED // item_count)))
+    """Rules from item to item by index, weights above 0: the `most` weightiest of each that a bundle may hold."""
+    kept = find_highest(firsts, then, weights, max(1, min(most or FOLLOWERS, MOST_PUBLISHED // item_count)))
     return Rules(
         starts=np.searchsorted(firsts[kept], np.arange(item_count + 2)).astype(np.int64),
         followers=then[kept].astype(np.int32),

@@ -25,7 +25,7 @@ from model.nets.network import UserNetwork
 from model.nets.registry import NETWORKS
 from training.errors import InputError
 from training.evaluation.metrics import measure_ranks
-from training.evaluation.results import EVALUATION, SHOWN
+from training.evaluation.results import SHOWN, number_evaluation
 from training.json_files import write_json
 from training.old_names import OLD_KEYS
 from training.recipe import DataRecipe, Recipe, make_recipe
@@ -54,7 +54,7 @@ CELL = {
 COUNTER = "counter"
 """The kind of a baseline: the word of stored cells and tables."""
 HYBRID = "hybrid"
-"""The kind of a transformer whose score has sequential rules in it."""
+"""The kind of a transformer whose score has counts in it: sequential rules, or what is popular of late."""
 TRANSFORMERS = ("transformer", HYBRID)
 
 
@@ -112,7 +112,7 @@ class Cell:
         if not self.path.is_file():
             return False
         document = read_cell(self.path)
-        stale = document["kind"] == COUNTER and read_evaluation(document) < EVALUATION
+        stale = document["kind"] == COUNTER and read_evaluation(document) < number_evaluation(self.protocol)
         return _read_recipe(document) == self.recipe and not stale
 
     def write(self, document: Document, greater: NDArray[np.int64], ties: NDArray[np.int64]) -> None:
@@ -133,11 +133,11 @@ class Cell:
 
 
 def name_kind(recipe: Recipe) -> str:
-    """Transformer, one with rules, another network of sequences, a network of users (never served), or a baseline."""
+    """Transformer, one with counts, another network of sequences, a network of users (never served), or a baseline."""
     if isinstance(recipe.model, BaselineRecipe):
         return COUNTER
     if isinstance(recipe.model, TransformerRecipe):
-        return TRANSFORMERS[recipe.rules_per_item is not None]
+        return TRANSFORMERS[recipe.rules_per_item is not None or recipe.recent_days is not None]
     return "user" if issubclass(NETWORKS[recipe.model.name], UserNetwork) else "sequence"
 
 

@@ -16,8 +16,9 @@ from training.errors import InputError
 from training.evaluation.metrics import PRIMARY_METRIC, measure_ranks
 from training.evaluation.protocol import PROTOCOLS, SEED, EvaluationTask, require_split
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate_task, remove_seen
-from training.evaluation.results import EVALUATION, describe_scores, describe_targets, describe_task
+from training.evaluation.results import describe_scores, describe_targets, describe_task, number_evaluation
 from training.fit.fit import fit
+from training.fit.progress_bar import say_minutes
 from training.logs.items import read_items
 from training.logs.reader import read_log
 from training.recipe import Recipe, find_recipe, read_recipe
@@ -108,12 +109,8 @@ def measure_missing(plan: Plan, stop: Callable[[], bool]) -> list[Cell] | None:
         spent = time.monotonic() - begun
         left = spent / (done + 1) * (len(missing) - done - 1)
         found = document["metrics"][PRIMARY_METRIC]["value"]
-        console.print(f"  {PRIMARY_METRIC} {found:.4f}; {_say_minutes(spent)} spent, about {_say_minutes(left)} left")
+        console.print(f"  {PRIMARY_METRIC} {found:.4f}; {say_minutes(spent)} spent, about {say_minutes(left)} left")
     return cells
-
-
-def _say_minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | None:
@@ -123,7 +120,8 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
         return None
     run = Run.open(cell.run)
     task, scorer, split = prepare_run(run, plan.data, cell.recipe.data, PROTOCOLS[cell.protocol], seed=SEED)
-    if cell.protocol == results["protocol"] and read_evaluation(results) == EVALUATION:  # fit has asked just these
+    today = read_evaluation(results) == number_evaluation(cell.protocol)
+    if cell.protocol == results["protocol"] and today:  # fit has asked just these
         metrics, ranks = results["models"][run.recipe.name], run.read_ranks()
     else:
         scores = evaluate_task(scorer, task)
@@ -145,6 +143,8 @@ def _measure(plan: Plan, cell: Cell, stop: Callable[[], bool]) -> Document | Non
         **({} if discounted is None else {"discounted": discounted}),
         "epochs": results["epochs"],
         "training_seconds": results["training_seconds"],
+        # A run that ended before this was measured lacks it.
+        **{key: results[key] for key in ("training_cpu_seconds",) if key in results},
         "parameters": _count_parameters(scorer),
         "ms_per_request": round(time_request(scorer, task), 3),
         "recipe": cell.recipe.to_dict(),

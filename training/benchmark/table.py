@@ -22,7 +22,7 @@ from training.benchmark.published import (
 from training.benchmark.verdict import format_verdict
 from training.evaluation.metrics import PRIMARY_METRIC
 from training.evaluation.protocol import PROTOCOLS
-from training.evaluation.results import EVALUATION, SHOWN, format_interval
+from training.evaluation.results import SHOWN, format_interval, number_evaluation
 
 OLDER = " †"
 _EXPLAIN_OLDER = (
@@ -43,6 +43,8 @@ def average_seeds(cells: Sequence[Document]) -> list[Document]:
         known = {"kind": seeds[0]["kind"], "parameters": seeds[0]["parameters"], "seeds": len(seeds)}
         known["evaluation"] = min(read_evaluation(cell) for cell in seeds)
         row = {"model": model, "metrics": metrics, **costs, **known}
+        if all("training_cpu_seconds" in cell for cell in seeds):  # older cells have no such figure
+            row["training_cpu_seconds"] = fmean(cell["training_cpu_seconds"] for cell in seeds)
         if all("discounted" in cell for cell in seeds):
             row["discounted"] = _average([cell["discounted"]["metrics"] for cell in seeds])
             row["discounts"] = sorted({cell["discounted"]["by"] for cell in seeds})
@@ -83,12 +85,12 @@ def format_markdown(
         lines += [f"**{format_verdict(data, protocol, verdict, kinds)}**", ""] if verdict else []
         shown = " | ".join(SHOWN)
         lines += [
-            f"| model | kind | seeds | held out, users | {shown} | parameters | training, s | ms a request |",
-            f"|---|---|---|---|{'---|' * len(SHOWN)}---|---|---|",
+            f"| model | kind | seeds | held out, users | {shown} | parameters | training, s | CPU, s | ms a request |",
+            f"|---|---|---|---|{'---|' * len(SHOWN)}---|---|---|---|",
         ]
         rows = average_seeds(group)
         share = max((cell["targets"]["share"] for cell in group if "targets" in cell), default=0.0)
-        older = {row["model"] for row in rows if _is_older(row, share)}
+        older = {row["model"] for row in rows if _is_older(row, protocol, share)}
         who = "by time" if by_time else "all" if held_out is None else f"{held_out:,}"
         lines += [_format_row(row, who, OLDER if row["model"] in older else "") for row in rows]
         lines += ["", _EXPLAIN_OLDER] if older else []
@@ -100,9 +102,9 @@ def format_markdown(
     return "\n".join(lines) + "\n"
 
 
-def _is_older(row: Document, share: float) -> bool:
+def _is_older(row: Document, protocol: str, share: float) -> bool:
     """Whether a row is of an older evaluation that may differ from today's, repeated targets having such a share."""
-    return row["evaluation"] < EVALUATION and (row["kind"] in (COUNTER, HYBRID) or share > 0)
+    return row["evaluation"] < number_evaluation(protocol) and (row["kind"] in (COUNTER, HYBRID) or share > 0)
 
 
 def _format_new(rows: Sequence[Document], share: float) -> list[str]:
@@ -175,7 +177,8 @@ def _format_beside(source: Source, rows: Sequence[Document], held_out: int | Non
 def _format_row(row: Document, held_out: str, mark: str) -> str:
     metrics = " | ".join(format_interval(row["metrics"][metric]) for metric in SHOWN)
     parameters = f"{row['parameters']:,}" if row["parameters"] else "none"
-    costs = f"{row['training_seconds']:,.1f} | {row['ms_per_request']:.2f}"
+    cpu = f"{row['training_cpu_seconds']:,.1f}" if "training_cpu_seconds" in row else ""
+    costs = f"{row['training_seconds']:,.1f} | {cpu} | {row['ms_per_request']:.2f}"
     return (
         f"| {row['model']}{mark} | {row['kind']} | {row['seeds']} | {held_out} | {metrics} | {parameters} | {costs} |"
     )

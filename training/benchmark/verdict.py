@@ -5,6 +5,7 @@ Rules may be added to a transformer and to no baseline: where the best one has t
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def judge(documents: Sequence[Document], *, out: Path, runs: Path) -> Document |
 
 
 def read_verdict(documents: Sequence[Document], *, out: Path) -> Document | None:
-    """What was said of the cells of one log and protocol, if it was of these very ones. Raises InputError."""
+    """What was said of the cells of one log and protocol, if it holds for these. Raises InputError."""
     path = _find_verdict(Cell.of(documents[0], out=out, runs=out).path.parent)
     if not path.is_file():
         return None
@@ -61,17 +62,31 @@ def read_verdict(documents: Sequence[Document], *, out: Path) -> Document | None
         verdict = dict(parse(path.read_text(), VERDICT))
     except (OSError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not a valid verdict: {error}; delete it") from error
-    return verdict if verdict.get("cells") == _name_cells(documents) else None
+    return verdict if _holds(verdict, documents) else None
+
+
+def _holds(verdict: Mapping[str, Any], documents: Sequence[Document]) -> bool:
+    """Whether the two models are of the very cells that it was said of, and the best of their sides here, too."""
+    two = (verdict["transformer"], verdict["baseline"])
+    told = [name for name in verdict.get("cells", ()) if name.rpartition("-s")[0] in two]
+    if sorted(told) != _name_cells([cell for cell in documents if cell["model"] in two]):
+        return False
+    values: dict[tuple[bool, str], list[float]] = {}
+    for cell in documents:
+        side = cell["kind"] in TRANSFORMERS
+        values.setdefault((side, cell["model"]), []).append(cell["metrics"][PRIMARY_METRIC]["value"])
+    best = sorted(values, key=lambda key: fmean(values[key]))
+    return two == tuple(next(model for is_one, model in reversed(best) if is_one is side) for side in (True, False))
 
 
 def format_verdict(data: str, protocol: str, verdict: Mapping[str, Any], kinds: Mapping[str, str]) -> str:
     """The sentence; `kinds` are those of the models by name."""
-    rules = ", with sequential rules in its score" if kinds.get(verdict["transformer"]) == HYBRID else ""
+    counts = ", with counts in its score" if kinds.get(verdict["transformer"]) == HYBRID else ""
     lead = verdict["lead"]
     clear = is_beyond_chance(lead, verdict["users"])
     says = ("beats" if lead["low"] > 0 else "loses to") if clear else "is not told apart from"
     return (
-        f"On {data} under {protocol} the best transformer, {verdict['transformer']}{rules}, {says} the best baseline, "
+        f"On {data} under {protocol} the best transformer, {verdict['transformer']}{counts}, {says} the best baseline, "
         f"{verdict['baseline']}: its {PRIMARY_METRIC} is {format_interval(lead, '+')} beside it (95 % over the same "
         f"{verdict['users']:,} users)."
     )

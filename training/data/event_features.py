@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model.contract.event_inputs import ABSENT
+from model.contract.event_inputs import ABSENT, TIMES
 from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.item_features import find_edges
-from training.errors import RecipeError
+from training.errors import DataError, RecipeError
 from training.recipe import EVENT_FEATURES, Recipe
-from training.recipe_models import NovaRecipe
+from training.recipe_models import ModelRecipe, NovaRecipe, TransformerRecipe
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,28 @@ class EventFeatures:
         return [features[name] for name in self.edges]
 
 
+def encode_inputs(model: ModelRecipe, known: EventFeatures | None, log: Log) -> list[NDArray[Any]]:
+    """Each input of events that a model reads, in its order, flat as the log's items."""
+    encoded = [] if known is None else known.encode(log)
+    if not reads_times(model) or (known is not None and TIMES in known.edges):
+        return encoded
+    return [*encoded, np.zeros(len(log.items), dtype=np.int64) if log.timestamps_ms is None else log.timestamps_ms]
+
+
+def reads_times(model: ModelRecipe) -> bool:
+    """Whether a model's attention knows the time between events."""
+    return isinstance(model, TransformerRecipe) and model.relative_time
+
+
 def learn_event_features(recipe: Recipe, log: Log, train: Histories) -> EventFeatures | None:
-    """Learn the event features of a recipe, None if it has none. Raises RecipeError if the model reads none."""
+    """Learn the event features of a recipe, None if it has none. Raises RecipeError if the model reads none.
+
+    Raises DataError where the recipe wants times that the log does not have.
+    """
     model = recipe.model
+    for key, wanted in (("relative_time", reads_times(model)), ("recent_days", recipe.recent_days is not None)):
+        if wanted and log.timestamps_ms is None:
+            raise DataError(f"model.{key} needs a log with times: name the column by data.timestamp_column")
     if not recipe.data.event_features:
         return None
     if not isinstance(model, NovaRecipe):

@@ -18,6 +18,8 @@ class Histories:
     items: NDArray[np.int32]
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
+    asked_ms: NDArray[np.int64] | None = None
+    """When the next item of each history is asked for, in epoch milliseconds (B), where that is known."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -35,7 +37,8 @@ class Histories:
 
     def select(self, rows: NDArray[np.int64] | slice) -> "Histories":
         """The histories of some rows, in their order. Nothing is copied but bounds."""
-        return Histories(self.items, self.starts[rows], self.ends[rows])
+        asked_ms = None if self.asked_ms is None else self.asked_ms[rows]
+        return Histories(self.items, self.starts[rows], self.ends[rows], asked_ms)
 
     def flatten(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Every (row, item) pair that occurs, as two arrays as long as all histories together."""
@@ -68,7 +71,7 @@ class Histories:
 
     def cut_newest(self, most: int) -> "Histories":
         """The newest `most` items of each."""
-        return Histories(self.items, np.maximum(self.starts, self.ends - most), self.ends)
+        return Histories(self.items, np.maximum(self.starts, self.ends - most), self.ends, self.asked_ms)
 
     def cut_windows(self, max_length: int) -> Input:
         """The newest `max_length` items of each, right-aligned and padded: (B, T), what `align_right` gives."""
@@ -97,3 +100,10 @@ class Histories:
         cut = self.cut_side_input(values, max_length - 1)
         cut = cut if self.lengths.any() else cut[:, :0]
         return np.concatenate([cut, np.full((len(self), 1), at_mask, dtype=cut.dtype)], axis=1)
+
+    def query_times(self, times_ms: NDArray[np.int64], *, max_length: int) -> NDArray[np.int64]:
+        """The times of that query (B, T): at [mask] when the next item is asked for, 0 where nobody knows."""
+        times = self.query_side_input(times_ms, max_length=max_length)
+        if self.asked_ms is not None:
+            times[:, -1] = self.asked_ms
+        return times

@@ -45,6 +45,9 @@ class Split:
     train: Histories
     validation: Questions
     test: Questions
+    counted: Histories
+    """What may be counted to answer the test questions, a history for every user: `train`, and where all users are cut
+    at one moment also what came between, which anybody knows by then."""
 
 
 def cut_log(log: Log, split_name: str, *, held_out_users: int | None, test_share: float) -> Split:
@@ -70,10 +73,12 @@ def leave_one_out(log: Log, held_out_users: int | None = None) -> Split:
     if held_out_users is not None:
         order = np.random.default_rng(_CHOICE_SEED).permutation(np.flatnonzero(has_test))
         held_out[order[held_out_users:]] = False
+    train = Histories(log.items, starts, ends - has_test - held_out)
     return Split(
-        train=Histories(log.items, starts, ends - has_test - held_out),
+        train=train,
         validation=_ask(log, starts[held_out], ends[held_out] - 2),
         test=_ask(log, starts[has_test], ends[has_test] - 1),
+        counted=train,
     )
 
 
@@ -95,6 +100,7 @@ def split_by_time(log: Log, test_share: float) -> Split:
         train=Histories(log.items, starts, train_ends),
         validation=_ask(log, starts[validated], train_ends[validated]),
         test=_ask(log, starts[tested], validation_ends[tested]),
+        counted=Histories(log.items, starts, validation_ends),
     )
 
 
@@ -116,7 +122,7 @@ def hold_nothing_out(log: Log) -> Split:
     """All events train, and there is nothing to validate or test on."""
     histories = log.histories
     nothing = Questions(histories.select(slice(0, 0)), log.items[:0])
-    return Split(train=histories, validation=nothing, test=nothing)
+    return Split(train=histories, validation=nothing, test=nothing, counted=histories)
 
 
 def _find_first(log: Log, late: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -127,8 +133,9 @@ def _find_first(log: Log, late: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _ask(log: Log, starts: NDArray[np.int64], positions: NDArray[np.int64]) -> Questions:
-    """Questions for the events at `positions`, after all that came since `starts`."""
-    return Questions(Histories(log.items, starts, positions), log.items[positions])
+    """Questions for the events at `positions`, asked when these came, after all that came since `starts`."""
+    asked_ms = None if log.timestamps_ms is None else log.timestamps_ms[positions]
+    return Questions(Histories(log.items, starts, positions, asked_ms), log.items[positions])
 
 
 def count_items(histories: Histories, item_count: int) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from model.nets.network import Network, UserNetwork
+from model.nets.network import Network, SequenceNetwork, UserNetwork
 from training.data.histories import Histories
 from training.data.split import Questions
 from training.errors import Diverged
@@ -66,7 +66,10 @@ class NetworkScorer:
         ]
         if self._log is not None:
             given.append(self._log.find_owners(histories))
-        given += [histories.query_side_input(features, max_length=config.max_length) for features in self._events]
+        names = self.network.event_inputs if self._events and isinstance(self.network, SequenceNetwork) else ()
+        for name, features in zip(names, self._events, strict=True):
+            read = histories.query_times if name == "times" else histories.query_side_input
+            given.append(read(features, max_length=config.max_length))
         device = self.network.item_bias.device
         self.network.eval()
         inputs = [torch.from_numpy(array).to(device) for array in given]

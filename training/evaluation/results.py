@@ -18,6 +18,8 @@ OVER_POPULARITY = "over_popularity"
 EVALUATION = 2
 """Which evaluation results are of, as they name it: 1, of results that name none, kept repeated targets as candidates
 while other seen items were removed, and counted a user's own history in the rules that answered him."""
+BY_TIME = 3
+"""The same of results under `time`, where until then nothing counted what came between training and test."""
 LEAST_USERS = 6
 """Fewer prove nothing: when five users out of five agree, chance does as much once in sixteen (sign test, both sides),
 and an interval that is resampled from one user has no width at all."""
@@ -74,12 +76,17 @@ def describe_task(task: EvaluationTask) -> Document:
     """What was asked, and of whom."""
     return {
         "protocol": task.protocol.name,
-        "evaluation": EVALUATION,
+        "evaluation": number_evaluation(task.protocol.name),
         "seen_items": task.protocol.seen_items,
         "repeated_targets": task.protocol.repeated_targets,
         "held_out_users": task.held_out_users,
         "users": len(task.questions),
     }
+
+
+def number_evaluation(protocol: str) -> int:
+    """Which evaluation today's results under a protocol are of."""
+    return BY_TIME if PROTOCOLS[protocol].split == "time" else EVALUATION
 
 
 def describe_targets(task: EvaluationTask, alone: Mapping[str, Values], by_model: Mapping[str, Values]) -> Document:
@@ -151,13 +158,14 @@ def _explain_targets(results: Mapping[str, Any]) -> str:
     return f"{share:.1%} of the targets are items that their user had met before: {what[treatment]}"
 
 
-def format_rule_weight(rules: Mapping[str, Any]) -> str:
-    """One sentence about the weight of the sequential rules."""
-    tried = rules[PRIMARY_METRIC]
-    return (
-        f"Rule weight {rules['strength']:g}: validation {PRIMARY_METRIC} {max(tried.values()):.4f}, "
-        f"{tried['0']:.4f} without rules."
-    )
+def format_weights(results: Mapping[str, Any]) -> list[str]:
+    """A sentence about the weight of each thing that was counted beside the network."""
+    return [
+        f"{name} weight {results[key][weight]:g}: validation {PRIMARY_METRIC} "
+        f"{max(results[key][PRIMARY_METRIC].values()):.4f}, {results[key][PRIMARY_METRIC]['0']:.4f} without {key}."
+        for name, key, weight in (("Rule", "rules", "strength"), ("Recency", "recency", "weight"))
+        if key in results
+    ]
 
 
 def head_table(protocol: str, users: int, width: int, but: str = "") -> list[str]:

@@ -12,45 +12,41 @@ from typing import Any
 import numpy as np
 import torch
 
-from model.contract.atomic_files import write_whole
 from model.nets.network import Network
 from training.baselines.catalogue import make_baseline
-from training.baselines.rules import count_rules, cut_rules, require_room
-from training.baselines.rules_of_others import RulesOfOthers
+from training.baselines.rules import require_room
 from training.data.event_features import learn_event_features
-from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.item_features import learn_columns
 from training.data.split import Questions, Split
 from training.environment import choose_device
-from training.errors import InputError, RecipeError, RunError
-from training.evaluation.attention import measure_attention
-from training.evaluation.metrics import PRIMARY_METRIC, average
+from training.errors import RecipeError, RunError
+from training.evaluation.metrics import average
 from training.evaluation.protocol import PROTOCOLS, SEED, build_task, find_twin
 from training.evaluation.ranking import NetworkScorer, Scorer, evaluate, evaluate_task
-from training.evaluation.results import describe_test
+from training.evaluation.results import describe_scores, describe_test
 from training.fit.batches import Samples
+from training.fit.count_weights import count_beside
 from training.fit.distributed import ALONE, Processes, join_processes
+from training.fit.item_vectors import VECTORS, learn_item_start, read_item_start
 from training.fit.loop import SILENT, Watcher, find_end, train
 from training.fit.optimizer import make_optimizer
+from training.fit.pictures import draw_run
 from training.fit.ppmi import add_item_vectors, factorise_items
 from training.fit.progress_bar import Display
 from training.fit.resuming import check_folder, check_same
-from training.fit.rule_weight import choose_rule_weight, try_rule_weights
 from training.json_files import write_json
 from training.logs.items import read_items
 from training.logs.reader import read_log
-from training.plots.attention_map import draw_attention
-from training.plots.learning_curves import draw_curves
 from training.recipe import DataRecipe, Recipe
-from training.recipe_models import BASELINES, BaselineRecipe, TransformerRecipe
+from training.recipe_models import BASELINES, BaselineRecipe
 from training.report.report import report_finished
 from training.runs.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from training.runs.counted import keep_counted
 from training.runs.evaluate import cut, make_scorer, name_protocol, print_note
 from training.runs.lock import FIT, hold_lock
 from training.runs.networks import load_network, make_network
-from training.runs.progress import Epoch, Progress
+from training.runs.progress import Epoch, Progress, RunTracker, Tracker
 from training.runs.run import Run
 
 POPULARITY = "pop"
@@ -69,6 +65,8 @@ def fit(
     items: Path | None,
     stop: Callable[[], bool],
     baselines: Sequence[str] | None = None,
+    trackers: Sequence[Callable[[Run], RunTracker]] = (),
+    item_vectors: Path | None = None,
     report: bool = False,
 ) -> dict[str, Any] | None:
     """Train by a recipe into the folder `out`. Returns its results and those of some baselines, or None after a stop.
@@ -102,20 +100,34 @@ def fit(
             else:
                 columns = learn_columns(recipe.model, metadata, log.vocabulary)
                 event_features = learn_event_features(recipe, log, split.train)
+                item_start = learn_item_start(recipe, item_vectors, log.vocabulary)
                 held.enter_context(hold_lock(out / FIT, "training"))
                 if run.exists:
                     raise RunError(f"another training has just begun {run.path}: continue that one with --resume")
-                run.start(recipe, log, metadata, columns, event_features, train=split.train, data=data, device=device)
+                run.start(
+                    recipe,
+                    log,
+                    metadata,
+                    columns,
+                    event_features,
+                    train=split.train,
+                    data=data,
+                    device=device,
+                    item_start=item_start,
+                )
             return run.read_results() if run.is_finished else None
 
         results = processes.broadcast(begin)
         if results is None:
+            told = [held.enter_context(track(run)) for track in trackers] if processes.first else []
             if isinstance(recipe.model, BaselineRecipe):
                 progress = Progress(finished="counted")
             else:
-                progress = train_run(run, log, split, stop=stop, processes=processes)
+                progress = train_run(run, log, split, stop=stop, processes=processes, trackers=told)
             if progress.finished:
                 results = processes.broadcast(lambda: conclude_run(run, log, split, progress, baselines, report=report))
+                for tracker in told:
+                    tracker.note_results(results)
     return results
 
 
@@ -146,11 +158,12 @@ def train_run(
     stop: Callable[[], bool],
     processes: Processes = ALONE,
     begin: Callable[[Network], None] | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> Progress:
     """Train the network of a started run from its checkpoint, if it has one. Returns the progress, `finished` or not.
 
     `begin` sets the weights that a fresh run begins with, in place of train.item_init. A split without validation
-    questions trains to the end of the epochs, and no epoch of it is recorded.
+    questions trains to the end of the epochs, and no epoch of it is recorded. `trackers` are told what happens.
     """
     recipe, device = run.recipe.train, choose_device(run.recipe.train.device)
     torch.manual_seed(recipe.seed)
@@ -159,6 +172,8 @@ def train_run(
     fresh = processes.broadcast(lambda: not run.checkpoint.exists())
     if fresh and begin is not None:
         begin(network)
+    elif fresh and recipe.item_init == VECTORS:
+        add_item_vectors(network, read_item_start(run))
     elif fresh and recipe.item_init == "ppmi":
         count, width = network.item_count, network.config.width
         add_item_vectors(network, processes.broadcast(lambda: factorise_items(split.train, count, width, recipe.seed)))
@@ -174,7 +189,7 @@ def train_run(
         causal=network.causal,
         events=events,
     )
-    questions = _choose_users(split.validation, recipe.validation_users, recipe.seed)
+    questions = choose_users(split.validation, recipe.validation_users, recipe.seed)
 
     def validate() -> dict[str, float]:
         return average(evaluate(NetworkScorer(network, split.train, events), questions))
@@ -193,15 +208,21 @@ def train_run(
         loop(watcher=SILENT)
         return progress
     with Display(recipe, samples.steps) as display:
+        told: Sequence[Tracker] = (display, *trackers)
+
+        def note_step(state: Progress, loss: float) -> None:
+            for tracker in told:
+                tracker.note_step(state, loss)
 
         def note_epoch(epoch: Epoch, state: Progress) -> None:
             if epoch.validation:
                 run.append_epoch(replace(epoch, validation=dict(epoch.validation)))
-            display.show_epoch(epoch, state)
+            for tracker in told:
+                tracker.note_epoch(epoch, state)
 
         loop(
             watcher=Watcher(
-                on_step=display.show_step,
+                on_step=note_step,
                 on_epoch=note_epoch,
                 keep=lambda: save_weights(run.kept, network),
                 save=lambda state: save_checkpoint(run.checkpoint, network, optimizer, state),
@@ -211,7 +232,7 @@ def train_run(
     return progress
 
 
-def _choose_users(questions: Questions, most: int | None, seed: int) -> Questions:
+def choose_users(questions: Questions, most: int | None, seed: int) -> Questions:
     """All validation questions, or the same random ones in every epoch."""
     if most is None or most >= len(questions):
         return questions
@@ -233,67 +254,41 @@ def conclude_run(
     With `most_users` so many users are asked, chosen at random. `report` writes report.html, too.
     """
     name, V = run.recipe.name, len(run.vocabulary)
-    rules = None if run.recipe.rules_per_item is None else _add_rules(run, log, split, run.recipe.rules_per_item)
-    begun = time.monotonic()
+    recipe = run.recipe.train
+    counted = count_beside(run, log, split, choose_users(split.validation, recipe.validation_users, recipe.seed))
+    begun, begun_cpu = time.monotonic(), time.process_time()
     scorers: dict[str, Scorer] = {name: make_scorer(run, log, split)}
-    if rules is not None:
+    if counted:
         scorers[run.recipe.model.name] = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
     if isinstance(run.recipe.model, BaselineRecipe):
-        progress.seconds = time.monotonic() - begun
+        progress.seconds, progress.cpu_seconds = time.monotonic() - begun, time.process_time() - begun_cpu
         keep_counted(run, log)
     for baseline in baselines:
         if baseline not in scorers and isinstance(baselines, Mapping):
             scorers[baseline] = baselines[baseline]
         elif baseline not in scorers:
-            scorers[baseline] = make_baseline(BASELINES[baseline](name=baseline), split.train, V, log.timestamps_ms)
+            scorers[baseline] = make_baseline(BASELINES[baseline](name=baseline), split.counted, V, log.timestamps_ms)
     task = build_task(replace(PROTOCOLS[name_protocol(run.recipe.data)], most_users=most_users), log, split, SEED)
     print_note(find_twin(task.protocol, log))
     scores = {name: evaluate_task(scorer, task) for name, scorer in scorers.items()}
+    served = None
+    if run.recipe.rules_per_item is not None:
+        served = evaluate_task(make_scorer(run, log, split, leave_own_out=False), task)
     results = {
         **describe_test(task, scores, tested=name, popularity=POPULARITY),
-        "seed": run.recipe.train.seed,
-        **({} if rules is None else {"rules": rules}),
+        "seed": recipe.seed,
+        **counted,
+        **({"served": describe_scores(served, task.seed)} if served else {}),
         "epochs": progress.epoch,
         "kept_epoch": progress.kept_epoch,
         "stopped_because": progress.finished,
         "training_seconds": round(progress.seconds, 1),
+        "training_cpu_seconds": round(progress.cpu_seconds, 1),
         "finished_at": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
     run.write_ranks(scores[name].ranks)
-    _draw(run, progress, task.questions.histories)
+    draw_run(run, progress, task.questions.histories)
     write_json(run.path / "results.json", results)
     if report:
         report_finished(run, log, split, scorers, {name: found.ranks.lists for name, found in scores.items()})
     return results
-
-
-def _add_rules(run: Run, log: Log, split: Split, most: int) -> dict[str, Any]:
-    """Count rules in the training histories, choose their strength on the validation questions, and keep them."""
-    scorer = NetworkScorer(load_network(run, alone=True), events=run.encode_events(log))
-    recipe = run.recipe.train
-    counts = count_rules(split.train, len(run.vocabulary))
-    rules = cut_rules(counts, most).to(scorer.network.item_bias.device)
-    questions = _choose_users(split.validation, recipe.validation_users, recipe.seed)
-    tried = try_rule_weights(scorer, RulesOfOthers(rules, counts, split.train), questions)
-    rules.strength.fill_(choose_rule_weight(tried))
-    save_weights(run.rules, rules)
-    return {
-        "strength": choose_rule_weight(tried),
-        PRIMARY_METRIC: {f"{strength:g}": value for strength, value in tried.items()},
-    }
-
-
-def _draw(run: Run, progress: Progress, histories: Histories) -> None:
-    if progress.epoch:
-        write_whole(run.curves, draw_curves(run.read_epochs(), progress.kept_epoch, run.recipe))
-    if isinstance(run.recipe.model, TransformerRecipe):
-        _draw_attention(run, load_network(run, alone=True), histories)
-
-
-def _draw_attention(run: Run, network: Network, histories: Histories) -> None:
-    try:
-        found = measure_attention(network, histories)
-    except InputError as error:
-        print_note(f"{run.attention.name} was not written: {error}")
-    else:
-        write_whole(run.attention, draw_attention(found, run.recipe.model.name))

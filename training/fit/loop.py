@@ -183,13 +183,15 @@ class _Clock:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._last = self._told = time.monotonic()
+        self._last_cpu = time.process_time()
 
     def tick(self) -> bool:
         """Take note of the time; true about once a second."""
-        now = time.monotonic()
+        now, cpu = time.monotonic(), time.process_time()
+        self._progress.cpu_seconds += cpu - self._last_cpu
         self._progress.seconds += now - self._last
         self._progress.epoch_seconds += now - self._last
-        self._last = now
+        self._last, self._last_cpu = now, cpu
         if now - self._told < 1:
             return False
         self._told = now

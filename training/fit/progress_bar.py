@@ -41,17 +41,17 @@ class Display:
         if self._bar is not None:
             self._bar.stop()
 
-    def show_step(self, state: State, loss: float) -> None:
+    def note_step(self, state: State, loss: float) -> None:
         """Take the loss so far in the epoch under way."""
         if self._bar is not None:
             text = f"epoch {state.epoch + 1}/{self._recipe.epochs}  loss {loss:.3f}{self._last}  {self._left(state)}"
             self._bar.update(self._task, completed=self._share(state), description=text)
 
-    def show_epoch(self, epoch: Epoch, state: State) -> None:
+    def note_epoch(self, epoch: Epoch, state: State) -> None:
         if epoch.validation:
             self._last = f"  {PRIMARY_METRIC} {epoch.validation[PRIMARY_METRIC]:.4f} (best {state.best:.4f})"
         if self._bar is not None:
-            self.show_step(state, epoch.loss)
+            self.note_step(state, epoch.loss)
         elif state.finished or time.monotonic() - self._said >= _PLAIN_EVERY_SECONDS:
             self._said = time.monotonic()
             head = f"epoch {epoch.epoch}/{self._recipe.epochs}  loss {epoch.loss:.3f}{self._last}"
@@ -71,3 +71,8 @@ class Display:
             return state.finished
         left = int(state.seconds * (1 - share) / share)
         return f"{left // 60}:{left % 60:02d} left (at most)"
+
+
+def say_minutes(seconds: float) -> str:
+    """A time as people say it: seconds below two minutes, then minutes."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

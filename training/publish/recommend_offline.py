@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,13 +49,17 @@ def rank_lists(
 ) -> pl.DataFrame:
     """The k best unseen items of each user by their whole history: columns user, rank, item, score.
 
-    A user who has seen almost everything gets fewer. `on_users` is called with the number of users of each batch.
+    A user who has seen almost everything gets fewer. All ask when the log's newest event came. `on_users` is called
+    with the number of users of each batch.
     """
-    by_length = users[np.argsort(log.histories.lengths[users], kind="stable")]
+    histories = log.histories
+    if log.timestamps_ms is not None:
+        histories = replace(histories, asked_ms=np.full(len(histories), log.timestamps_ms.max(initial=0)))
+    by_length = users[np.argsort(histories.lengths[users], kind="stable")]
     owners, ranks, items, scores = [], [], [], []
     for begin in range(0, len(by_length), ranker.at_once):
         batch = by_length[begin : begin + ranker.at_once]
-        best, indexes = ranker.rank(log.histories.select(batch), k)
+        best, indexes = ranker.rank(histories.select(batch), k)
         kept = np.isfinite(best)
         rows, columns = np.nonzero(kept)
         owners.append(batch[rows])

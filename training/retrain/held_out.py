@@ -89,5 +89,5 @@ def _ask_every(log: Log, from_ms: int, before_ms: int | None) -> tuple[Questions
     places = np.flatnonzero(asked & first & (positions > log.offsets[users]))
     if len(places) > MOST_QUESTIONS:
         places = np.sort(np.random.default_rng(_SEED).permutation(places)[:MOST_QUESTIONS])
-    histories = Histories(log.items, log.offsets[users[places]], positions[places])
+    histories = Histories(log.items, log.offsets[users[places]], positions[places], log.timestamps_ms[places])
     return Questions(histories, log.items[places]), places

@@ -173,6 +173,7 @@ def _encode(
         candidates=None,
         k=min(LIST_LENGTH, len(graph.vocabulary)),
         events=features,
+        asked_ms=0 if histories.asked_ms is None else int(histories.asked_ms[row]),
     )
 
 

@@ -47,6 +47,7 @@ from training.retrain.report import REPORT, measure_days, write_report
 from training.retrain.training import Job, Start, refit, shorten, train_measured
 from training.retrain.warm_start import Carried
 from training.runs.networks import load_network
+from training.runs.recency import count_for
 from training.runs.run import Run
 
 BY = "retrain"
@@ -106,17 +107,18 @@ class Retraining:
 
         And what the true histories add to the candidate's.
         """
-        network = load_network(run)
+        counted, V = self.held.split.counted, len(self.log.vocabulary)
+        network = load_network(run, recent=count_for(run.recipe, self.log, counted))
         assert isinstance(network, SequenceNetwork)  # noqa: S101 - choose_start refuses others
         types = () if run.event_features is None else run.event_features.event_types
         own = Graph.of_network(network, run.vocabulary, types)
-        asked, V = self.held.asked, len(self.log.vocabulary)
+        asked = self.held.asked
         gains = {
             CANDIDATE: answer_questions(own, self.log, asked),
             CHAMPION: answer_questions(Graph.of_bundle(self.champion.bundle), self.log, asked),
         }
         for name in COMPARED:
-            scorer = make_baseline(BASELINES[name](name=name), self.held.split.train, V, self.log.timestamps_ms)
+            scorer = make_baseline(BASELINES[name](name=name), counted, V, self.log.timestamps_ms)
             gains[name] = answer_by_counting(scorer, asked)
         return gains, measure_history_gain(own, self.log, asked, self.held.owners)
 

@@ -20,14 +20,16 @@ from training.data.interactions import Log
 from training.data.item_features import Metadata, learn_columns
 from training.data.split import Split, hold_nothing_out
 from training.errors import RecipeError
+from training.fit.count_weights import keep_counts, read_weights
 from training.fit.fit import COMPARED, check_device, conclude_run, train_run
+from training.fit.item_vectors import VECTORS
 from training.fit.ppmi import count_related
 from training.json_files import write_json
 from training.recipe import Recipe
 from training.retrain.champion import Champion
 from training.retrain.held_out import HeldOut
 from training.retrain.warm_start import Carried, Source, carry, is_same_network, shrink_and_perturb
-from training.runs.checkpoint import load_weights, save_weights
+from training.runs.checkpoint import load_weights
 from training.runs.networks import make_network
 from training.runs.run import Run
 
@@ -145,10 +147,9 @@ def refit(path: Path, measured: Run, recipe: Recipe, job: Job, parent: str) -> R
     progress = train_run(run, job.log, split, stop=job.stop, begin=begin)
     if not progress.finished:
         return None
-    if found.rules_per_item is not None:
-        rules = learn_rules(split.train, len(run.vocabulary), found.rules_per_item)
-        rules.strength.fill_(results["rules"]["strength"])
-        save_weights(run.rules, rules)
+    most = found.rules_per_item
+    rules = None if most is None else learn_rules(split.counted, len(run.vocabulary), most)
+    keep_counts(run, job.log, rules, read_weights(results))
     write_json(path / "retrained.json", {"parent": parent, "recipe": recipe.to_dict()})
     write_json(path / "results.json", _describe_refit(results, progress.epoch, progress.seconds, progress.finished))
     return run
@@ -169,6 +170,11 @@ def _describe_refit(results: dict[str, Any], epochs: int, seconds: float, why: s
 def _begin_run(path: Path, recipe: Recipe, job: Job, split: Split, source: Run | None) -> Run:
     """Start a run's folder. Codes of side information are the source's: its weights belong to them."""
     require_room(len(job.log.vocabulary), recipe.rules_per_item)
+    if source is None and recipe.train.item_init == VECTORS:
+        raise RecipeError(
+            "a cold start with train.item_init = vectors needs the file that only `fit --item-vectors` takes: "
+            "choose another start with --set train.item_init=ppmi"
+        )
     if source is None:
         columns = learn_columns(recipe.model, job.metadata, job.log.vocabulary)
         event_features = learn_event_features(recipe, job.log, split.train)

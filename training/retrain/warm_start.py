@@ -31,7 +31,7 @@ SHRINK, PERTURB = 0.6, 0.1
 _TABLES = ("items.weight", "outputs.weight")
 """Parameters with a row for PAD, each item and [mask] (V + 2, D)."""
 _BY_ITEM = (*_TABLES, "item_bias")
-_OWN_KEYS = ("dropout", "attention_dropout", "event_dropout", "popularity_discount", "rules_per_item")
+_OWN_KEYS = ("dropout", "attention_dropout", "event_dropout", "popularity_discount", "rules_per_item", "recent_days")
 """Keys of [model] that change no weight's shape or meaning."""
 
 

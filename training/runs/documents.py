@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from training.evaluation.metrics import PRIMARY_METRIC
 from training.evaluation.results import OVER_POPULARITY, SHOWN
+from training.recipe import Recipe
 
 METRIC = {"value": float, "low": float, "high": float}
 """A mean with its interval."""
@@ -26,8 +27,15 @@ APART = {
     "targets": {"share": float, "new": {"users": int}, "repeated": {"users": int}},
 }
 """Of results since evaluation 2 (training/evaluation/results.py)."""
-RESULTS_WITH_RULES = {**RESULTS, "rules": {"strength": float, PRIMARY_METRIC: {"0": float}}}
+WITH_RULES = {"rules": {"strength": float, PRIMARY_METRIC: {"0": float}}}
+WITH_RECENCY = {"recency": {"weight": float, PRIMARY_METRIC: {"0": float}}}
 EPOCH = {"epoch": int, "loss": float, "seconds": float, "validation": dict.fromkeys(SHOWN, float)}
+
+
+def shape_results(recipe: Recipe) -> dict[str, Any]:
+    """What results.json must hold of a run by this recipe."""
+    rules = {} if recipe.rules_per_item is None else WITH_RULES
+    return {**RESULTS, **rules, **({} if recipe.recent_days is None else WITH_RECENCY)}
 
 
 def parse(text: str | bytes, shape: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401 - a document

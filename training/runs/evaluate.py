@@ -20,6 +20,7 @@ from training.logs.reader import read_log
 from training.recipe import DataRecipe
 from training.recipe_models import BaselineRecipe
 from training.runs.networks import load_network
+from training.runs.recency import count_for
 from training.runs.run import Run
 
 
@@ -32,7 +33,7 @@ def evaluate_baseline(
     print_note(find_fault(protocol, log) or find_twin(protocol, log))
     task = build_task(protocol, log, split, seed)
     whole = baseline.name == "pop" and protocol.counts_everything and not train_only
-    counted = log.histories if whole else split.train
+    counted = log.histories if whole else split.counted
     return task, evaluate_task(make_baseline(baseline, counted, len(log.vocabulary), log.timestamps_ms), task)
 
 
@@ -65,19 +66,20 @@ def make_scorer(run: Run, log: Log, split: Split, *, leave_own_out: bool = True)
     """The scorer of a run: its kept weights, or its counts. Raises RunError where the run needs its own log.
 
     What a run counted in its own log answers a user without what he added, unless `leave_own_out` is off, as it is
-    where lists are made: the service's rules are everybody's.
+    where lists are made: the service's rules are everybody's, and its recency is of the whole log.
     """
     model, V = run.recipe.model, len(log.vocabulary)
+    counted = split.counted if leave_own_out else log.histories
     if isinstance(model, BaselineRecipe):
         _require_own(run, log, "counts the log again")
-        return make_baseline(model, split.train, V, log.timestamps_ms, leave_own_out=leave_own_out)
-    network = load_network(run)
+        return make_baseline(model, split.counted, V, log.timestamps_ms, leave_own_out=leave_own_out)
+    network = load_network(run, recent=count_for(run.recipe, log, counted))
     if isinstance(network, UserNetwork):
         _require_own(run, log, "ranks only for the users of its training log")
     events = run.encode_events(log)
     if not (isinstance(network, SequenceNetwork) and leave_own_out and _is_own(run, log)) or network.rules is None:
         return NetworkScorer(network, log.histories, events)
-    rules = RulesOfOthers(network.rules, count_rules(split.train, V), split.train)
+    rules = RulesOfOthers(network.rules, count_rules(counted, V), counted)
     network.rules = None
 
     def lift(histories: Histories, item_ids: Tensor) -> Tensor:

@@ -1,6 +1,10 @@
 """The network of a run: made by its recipe, and loaded with the weights and rules that the run kept."""
 
+from pathlib import Path
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from model.contract.vocabulary import Vocabulary
 from model.nets import registry
@@ -15,6 +19,7 @@ from training.errors import RunError
 from training.recipe_models import NetworkRecipe
 from training.runs.checkpoint import load_weights
 from training.runs.popularity_discount import discount_popularity
+from training.runs.recency import Recency
 from training.runs.run import Run
 
 
@@ -35,10 +40,11 @@ def make_network(run: Run, vocabulary: Vocabulary | None = None, metadata: Metad
     )
 
 
-def load_network(run: Run, *, alone: bool = False) -> Network:
-    """The weights kept so far, popularity discounted, with the recipe's rules unless `alone`, on its device.
+def load_network(run: Run, *, alone: bool = False, recent: NDArray[np.int64] | None = None) -> Network:
+    """The weights kept so far, popularity discounted, with the recipe's rules and recency unless `alone`.
 
-    Raises RunError when there are none, or none yet.
+    `recent` (V) is how often each item occurred of late in place of what is served, which knows the whole log. Raises
+    RunError when there are no weights, or none yet.
     """
     recipe = run.recipe
     if isinstance(recipe.model, NetworkRecipe) and not run.kept.is_file():
@@ -49,18 +55,34 @@ def load_network(run: Run, *, alone: bool = False) -> Network:
         network.settle()
     if recipe.popularity_discount:
         discount_popularity(network, run.read_trained_counts(), recipe.popularity_discount)
+    if isinstance(network, SequenceNetwork) and recipe.recent_days is not None and not alone:
+        network.item_bias.data += _load_recency(run, recent)().to(network.item_bias)
     if isinstance(network, SequenceNetwork) and recipe.rules_per_item is not None and not alone:
         rules = _load_rules(run, recipe.rules_per_item)
         network.rules = rules if rules.strength else None
     return network.to(choose_device(recipe.train.device)).eval()
 
 
-def _load_rules(run: Run, most: int) -> SequentialRules:
-    if not run.rules.is_file():
+def _load_recency(run: Run, recent: NDArray[np.int64] | None) -> Recency:
+    _require_counted(run, run.recency, "no recency yet: it is")
+    recency = Recency(np.zeros(len(run.vocabulary), dtype=np.int64))
+    load_weights(run.recency, recency)
+    if recent is not None:
+        recency.counts = torch.from_numpy(recent)
+    if not bool(torch.isfinite(recency.weight) & (recency.weight >= 0) & (recency.counts >= 0).all()):
+        raise RunError(f"{run.recency} is not what a run writes: a weight or count is not a number of at least 0")
+    return recency
+
+
+def _require_counted(run: Run, path: Path, what: str) -> None:
+    if not path.is_file():
         raise RunError(
-            f"{run.path} has no rules yet: they are counted when training ends, "
-            "continue it with `nextitem-train fit ... --resume`"
+            f"{run.path} has {what} counted when training ends, continue it with `nextitem-train fit ... --resume`"
         )
+
+
+def _load_rules(run: Run, most: int) -> SequentialRules:
+    _require_counted(run, run.rules, "no rules yet: they are")
     rules = make_rules(len(run.vocabulary), most)
     load_weights(run.rules, rules)
     fault = find_fault(rules)

@@ -1,7 +1,9 @@
-"""The progress of a run, and the record of each epoch."""
+"""The progress of a run, the record of each epoch, and who is told of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 
 @dataclass
@@ -14,6 +16,8 @@ class Progress:
     """Steps taken within the epoch under way."""
     updates: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of all threads of this process. Time in which a busy machine let it wait is in `seconds` alone."""
     epoch_seconds: float = 0.0
     epoch_loss: float = 0.0
     """Sum of the losses of trained positions in the epoch under way."""
@@ -38,3 +42,26 @@ class Epoch:
     seconds: float
     tokens_per_second: float
     validation: Mapping[str, float]
+
+
+class Tracker(Protocol):
+    """Who is told of a training while it goes on."""
+
+    def note_step(self, progress: Progress, loss: float) -> None:
+        """About once a second: the progress, and the mean loss so far in this epoch."""
+
+    def note_epoch(self, epoch: Epoch, progress: Progress) -> None:
+        """After each epoch: its record, and the progress behind it."""
+
+
+class RunTracker(Tracker, Protocol):
+    """Who is told of a whole run: entered before its first step, and left when it has results or was stopped."""
+
+    def note_results(self, results: Mapping[str, Any]) -> None:
+        """What the test came to: the content of results.json."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -7,12 +7,14 @@ RUN/config.json                      the resolved recipe, the data's fingerprint
     samples.json                     some histories, for the parity check and the golden examples of a bundle
     metadata.json                    optional: what is known of the items
     features.json                    with side information: its columns' values, in the order of their codes
+    item_vectors.npy                 with train.item_init = vectors: what was added to the items' random embeddings
     behaviour.json                   with event features: event types and the edges of buckets
     metrics.jsonl                    one line an epoch
     checkpoint/last.safetensors      all that `fit --resume` needs
     kept.safetensors                 the weights of the best epoch, or of the last (train.keep)
     rules.safetensors                with model.rules_per_item: the sequential rules and their weight
     counted.npy                      of a baseline that can be published: its counts of the whole log (counted.py)
+    recency.safetensors              with model.recent_days: how often each item occurred of late, and its weight
     test_ranks.npz                   for each test question, how many items scored higher and how many the same
     results.json                     the test metrics, written when the run is finished
     curves.png                       loss and validation, drawn
@@ -44,12 +46,13 @@ from numpy.typing import NDArray
 
 from model.contract.atomic_files import write_whole
 from model.contract.bundle_content import decode_counts, encode_counts
-from model.contract.npy import ARRAY_FAULTS
+from model.contract.npy import ARRAY_FAULTS, encode_arrays
 from model.contract.vocabulary import Vocabulary
-from training.data.event_features import EventFeatures
+from training.data.event_features import EventFeatures, encode_inputs
 from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.item_features import Column, Metadata, columns_from_json, columns_to_json
+from training.data.item_start import ITEM_VECTORS, ItemStart
 from training.data.split import count_items
 from training.environment import describe_environment
 from training.errors import RecipeError, RunError
@@ -58,7 +61,7 @@ from training.json_files import write_json
 from training.recipe import Recipe, make_recipe
 from training.recipe_models import NetworkRecipe, TransformerRecipe
 from training.runs.chosen import find_chosen
-from training.runs.documents import CONFIG, EPOCH, RESULTS, RESULTS_WITH_RULES, parse, require_metrics
+from training.runs.documents import CONFIG, EPOCH, parse, require_metrics, shape_results
 from training.runs.progress import Epoch
 
 _SAMPLES, _COUNTED_LENGTH = 32, 50
@@ -74,6 +77,7 @@ class Run:
         self.checkpoint = path / "checkpoint" / "last.safetensors"
         self.kept = path / "kept.safetensors"
         self.rules = path / "rules.safetensors"
+        self.recency = path / "recency.safetensors"
         self.curves = path / "curves.png"
         self.attention = path / "attention.png"
 
@@ -149,8 +153,7 @@ class Run:
         """The test metrics. Raises RunError while the run is not finished."""
         if not self.is_finished:
             raise RunError(f"{self.path} is not finished: continue it with `nextitem-train fit ... --resume`")
-        shape = RESULTS if self.recipe.rules_per_item is None else RESULTS_WITH_RULES
-        results = dict(self._read_json("results.json", shape))
+        results = dict(self._read_json("results.json", shape_results(self.recipe)))
         with self.reading("results.json"):
             require_metrics(results, self.recipe.name)
             datetime.fromisoformat(results["finished_at"])
@@ -192,7 +195,7 @@ class Run:
 
     def encode_events(self, log: Log) -> list[NDArray[Any]]:
         """Each input of events that the network reads, flat as the log's items."""
-        return [] if self.event_features is None else self.event_features.encode(log)
+        return encode_inputs(self.recipe.model, self.event_features, log)
 
     def start(
         self,
@@ -205,9 +208,10 @@ class Run:
         train: Histories,
         data: Path,
         device: torch.device,
+        item_start: ItemStart | None = None,
     ) -> None:
         """Write all files known before the first step. config.json makes the folder a run, so it comes last."""
-        config = {
+        config: dict[str, Any] = {
             "recipe": recipe.to_dict(),
             "data": {
                 "file": data.name,
@@ -230,6 +234,9 @@ class Run:
         write_json(self.path / "samples.json", samples)
         if metadata is not None:
             write_json(self.path / "metadata.json", metadata)
+        if item_start is not None:
+            write_whole(self.path / ITEM_VECTORS, encode_arrays(item_start.rows))
+            config["item_vectors"] = item_start.description
         if columns:
             write_json(self.path / "features.json", columns_to_json(columns))
         if event_features is not None:

@@ -1,8 +1,8 @@
-"""RecBole's BERT4Rec, trained by its own Trainer, with its loss and its optimizer made to count.
+"""RecBole's BERT4Rec or SASRec, trained by its own Trainer, with its loss and its optimizer made to count.
 
-It trains on prefixes: a history of n items gives n - 1 samples, the first 1, 2, ... n - 1 items, each masked anew and
-padded to N. Tokens are counted each time that they pass through the network, as for the others; `epoch_tokens` says how
-many there are in an epoch, so that its pace over the log follows.
+It trains on prefixes: a history of n items gives n - 1 samples, the newest N of the first 1, 2, ... n - 1 items, padded
+to N and, in BERT4Rec, masked anew. Tokens are counted each time that they pass through the network, as for the others;
+`epoch_tokens` says how many there are in an epoch, so that its pace over the log follows.
 """
 
 import sys
@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from recbole.config import Config
 from recbole.data import create_dataset, data_preparation
-from recbole.model.sequential_recommender import BERT4Rec
+from recbole.model.abstract_recommender import SequentialRecommender
+from recbole.model.sequential_recommender import BERT4Rec, SASRec
 from recbole.trainer import Trainer
 from recbole.utils import init_seed
 from torch import Tensor
@@ -29,9 +30,9 @@ _HELD_OUT = 2
 
 
 class RecBoleScorer:
-    """Asks by its own `full_sort_predict`, which puts [mask] behind the newest items."""
+    """Asks by its own `full_sort_predict`, which in BERT4Rec puts [mask] behind the newest items."""
 
-    def __init__(self, model: BERT4Rec, ids: dict[str, int], item_count: int, max_length: int) -> None:
+    def __init__(self, model: SequentialRecommender, ids: dict[str, int], item_count: int, max_length: int) -> None:
         self._to_own = np.array([ids.get(str(index), 0) for index in range(item_count + 1)])
         self._to_own[0] = 0
         self._model, self._max_length, self.item_count = model, max_length, item_count
@@ -59,11 +60,13 @@ def run_trainer(terms: Terms, material: Material, entry: Entry) -> None:
     sys.argv = sys.argv[:1]  # it reads the command line for settings of its own
     with tempfile.TemporaryDirectory() as folder, chdir(folder):  # it writes logs where it stands
         _write_log(Path(folder) / "log", material)
-        config = Config(model="BERT4Rec", dataset="log", config_dict=_configure(terms, folder))
+        entry.start_clock()
+        network = {"bert4rec": BERT4Rec, "sasrec": SASRec}[terms.network]
+        config = Config(model=network.__name__, dataset="log", config_dict=_configure(terms, folder))
         init_seed(terms.seed, reproducibility=False)
         dataset = create_dataset(config)
         train, _, _ = data_preparation(config, dataset)
-        model = BERT4Rec(config, train.dataset)
+        model = network(config, train.dataset)
         trainer = Trainer(config, model)
         samples = train.dataset.inter_feat
         scorer = RecBoleScorer(model, dataset.field2token_id["item_id"], material.item_count, terms.max_length)
@@ -100,7 +103,19 @@ def _write_log(folder: Path, material: Material) -> None:
 
 
 def _configure(terms: Terms, folder: str) -> dict[str, Any]:
+    given = {
+        "hidden_dropout_prob": terms.dropout,
+        "attn_dropout_prob": terms.dropout,
+        "train_batch_size": terms.batch_size,
+        "learning_rate": terms.learning_rate,
+        **(
+            {"mask_ratio": terms.mask_probability, "ft_ratio": terms.last_item_share}
+            if terms.network == "bert4rec"
+            else {}
+        ),
+    }
     return {
+        **{key: value for key, value in given.items() if value is not None},
         "data_path": folder,
         "checkpoint_dir": folder,
         "USER_ID_FIELD": "user_id",
@@ -112,14 +127,8 @@ def _configure(terms: Terms, folder: str) -> dict[str, Any]:
         "n_heads": terms.heads,
         "hidden_size": terms.width,
         "inner_size": 4 * terms.width,
-        "hidden_dropout_prob": terms.dropout,
-        "attn_dropout_prob": terms.dropout,
-        "mask_ratio": terms.mask_probability,
-        "ft_ratio": 0.0,  # no samples that mask the last item alone
         "loss_type": "CE",
         "train_neg_sample_args": None,
-        "train_batch_size": terms.batch_size,
-        "learning_rate": terms.learning_rate,
         "epochs": 100_000,
         "eval_args": {"split": {"LS": "valid_and_test"}, "order": "TO", "group_by": "user", "mode": "full"},
         "use_gpu": False,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.graph import boosted, filtered, reranking
+from benchmarks.graph import asked_network, boosted, filtered, reranking
 from benchmarks.graph.__main__ import format_entry, race, summarize
 from benchmarks.graph.proof import StepsDiffer, prove
 from benchmarks.graph.steps import SCORED, open_bound, open_graphs
@@ -121,9 +121,9 @@ def test_filters_are_proven_and_compared(monkeypatch, capsys):
         "all but 100 items (exclude)",
     ]
     network = draw_network(CASE, "sasrec")
-    filtering = filtered.Filtering(CASE, open_engine(export_network(network), **ONE_CPU))
-    monkeypatch.setattr(filtered, "apply_mask", lambda question, **_: question._replace(allowed=None))
-    assert filtered.find_fault(filtering, network, filters=8) is not None
+    asked = asked_network.AskedNetwork(CASE, network, open_engine(export_network(network), **ONE_CPU))
+    monkeypatch.setattr(asked_network, "apply_mask", lambda question, **_: question._replace(allowed=None))
+    assert filtered.find_fault(asked, 8) is not None
 
 
 def test_boosts_are_proven_and_compared(monkeypatch, capsys):

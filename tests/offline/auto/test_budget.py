@@ -7,7 +7,7 @@ import pytest
 from training.auto.budget import Costs, count_tested, describe_plan, format_seconds, share_out
 from training.auto.speeds import ASKING_SHARE, LEAST_TESTED
 
-COSTS = Costs(epoch=10.0, network=0.001, ranking=0.0005, rules=0.002, counters=0.01)
+COSTS = Costs(epoch=10.0, network=0.001, ranking=0.0005, rules=0.002, counters=0.01, weights_tried=14)
 SIZES = {"epochs": 30, "validation_users": 50_000, "test_users": 50_000}
 
 

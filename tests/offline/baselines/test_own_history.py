@@ -16,7 +16,7 @@ from training.data.split import Questions, leave_one_out
 from training.evaluation.metrics import measure_ranks
 from training.evaluation.protocol import PROTOCOLS, build_task
 from training.evaluation.ranking import evaluate_task, rank_batch
-from training.fit.rule_weight import RULE_WEIGHTS, choose_rule_weight, try_rule_weights
+from training.fit.count_weights import RULE_WEIGHTS, Weights, choose_weights, try_weights
 from training.recipe import DataRecipe
 from training.recipe_models import BASELINES
 
@@ -131,7 +131,7 @@ def _try_as_before(rules, questions, *, lift=None):
     for weight in RULE_WEIGHTS:
         scores = scorer.score(questions.histories) + weight * lift
         greater, ties, _ = rank_batch(scores, questions, misses_repeated=False)
-        tried[weight] = float(measure_ranks(greater, ties)["NDCG@10"].mean())
+        tried[Weights(weight)] = float(measure_ranks(greater, ties)["NDCG@10"].mean())
     return tried
 
 
@@ -141,13 +141,13 @@ def test_planted_repeats_do_not_choose_the_weight_of_rules(planted):
     counts = count_rules(train, RIGHT)
     rules = cut_rules(counts, 5)
     scorer: Any = KnowsTheNew()
-    tried = try_rule_weights(scorer, RulesOfOthers(rules, counts, train), questions)
-    assert choose_rule_weight(tried) == 0
-    assert tried[0.0] == pytest.approx(NEWCOMERS / (NEWCOMERS + REPEATERS))
-    assert tried[0.1] == pytest.approx(0.4 / np.log2(3))
+    tried = try_weights(scorer, questions, rules=RulesOfOthers(rules, counts, train))
+    assert choose_weights(tried) == Weights()
+    assert tried[Weights()] == pytest.approx(NEWCOMERS / (NEWCOMERS + REPEATERS))
+    assert tried[Weights(0.1)] == pytest.approx(0.4 / np.log2(3))
     before = _try_as_before(rules, questions)
-    assert choose_rule_weight(before) == 0.1
-    assert before[0.1] == pytest.approx(0.6 + 0.4 / np.log2(3))
+    assert choose_weights(before) == Weights(0.1)
+    assert before[Weights(0.1)] == pytest.approx(0.6 + 0.4 / np.log2(3))
 
 
 def test_own_rules_are_left_out_even_where_repeats_are_kept(planted):
@@ -155,7 +155,8 @@ def test_own_rules_are_left_out_even_where_repeats_are_kept(planted):
     train, questions = planted
     counts = count_rules(train, RIGHT)
     rules = cut_rules(counts, 5)
-    assert choose_rule_weight(_try_as_before(rules, questions, lift=RulesOfOthers(rules, counts, train).lift)) == 0
+    by_others = RulesOfOthers(rules, counts, train)
+    assert choose_weights(_try_as_before(rules, questions, lift=by_others.lift)) == Weights()
 
 
 @pytest.mark.parametrize("name", COUNTERS)

@@ -18,7 +18,7 @@ from training.data.split import Questions
 from training.errors import RecipeError
 from training.evaluation.metrics import average
 from training.evaluation.ranking import NetworkScorer, evaluate
-from training.fit.rule_weight import RULE_WEIGHTS, choose_rule_weight, try_rule_weights
+from training.fit.count_weights import RULE_WEIGHTS, Weights, choose_weights, try_weights
 from training.runs.networks import load_network
 from training.runs.run import Run
 
@@ -68,20 +68,22 @@ def test_strengths_are_tried_as_they_are_evaluated(make_histories):
     questions = Questions(asked, draw.integers(1, 31, size=60).astype(np.int32))
     network = make_network("sasrec", item_count=30, max_length=6, width=8, layers=1, heads=1)
     rules = learn_rules(train, 30, 7)
-    tried = try_rule_weights(NetworkScorer(network), RulesOfOthers(rules, count_rules(train, 30), train), questions)
-    assert tuple(tried) == RULE_WEIGHTS
+    others = RulesOfOthers(rules, count_rules(train, 30), train)
+    tried = try_weights(NetworkScorer(network), questions, rules=others)
+    assert tuple(tried) == tuple(Weights(weight) for weight in RULE_WEIGHTS)
     assert len(set(tried.values())) > 3
-    assert tried[0.0] == pytest.approx(average(evaluate(NetworkScorer(network), questions))["NDCG@10"])
+    assert tried[Weights()] == pytest.approx(average(evaluate(NetworkScorer(network), questions))["NDCG@10"])
     network.rules = rules
     for strength in RULE_WEIGHTS:
         rules.strength.fill_(strength)
-        assert tried[strength] == pytest.approx(average(evaluate(NetworkScorer(network), questions))["NDCG@10"])
+        found = average(evaluate(NetworkScorer(network), questions))["NDCG@10"]
+        assert tried[Weights(strength)] == pytest.approx(found)
 
 
 def test_the_least_of_the_best_strengths_is_chosen():
     """Equal ones go to the network: what rules do not better they do not touch."""
-    assert choose_rule_weight({3.0: 0.5, 0.0: 0.4, 1.2: 0.5}) == 1.2
-    assert choose_rule_weight({0.0: 0.5, 0.1: 0.5}) == 0
+    assert choose_weights({Weights(3): 0.5, Weights(): 0.4, Weights(1.2): 0.5, Weights(1.2, 0.1): 0.5}) == Weights(1.2)
+    assert choose_weights({Weights(): 0.5, Weights(0.1): 0.5, Weights(0, 0.1): 0.5}) == Weights()
 
 
 def test_more_rules_than_a_graph_can_hold_are_refused():
@@ -139,12 +141,14 @@ def test_a_run_keeps_its_rules_and_uses_them(finished, capsys):
     results = json.loads((finished / "run" / "results.json").read_text())
     assert list(results["models"]) == ["bert4rec-rules", "bert4rec", "pop", "markov", "rules"]
     tried = {float(strength): value for strength, value in results["rules"]["NDCG@10"].items()}
-    assert results["rules"]["strength"] == choose_rule_weight(tried) > 0  # one epoch learns less than is counted
+    best = max(sorted(tried), key=lambda strength: tried[strength])
+    assert results["rules"]["strength"] == best > 0  # one epoch learns less than is counted
     epoch = json.loads((finished / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert tried[0.0] == pytest.approx(epoch["validation"]["NDCG@10"])
     assert main(["evaluate", str(finished / "run"), "--data", str(finished / "log.csv"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"] == results["models"]["bert4rec-rules"]
     assert results["models"]["bert4rec-rules"]["NDCG@10"] != results["models"]["bert4rec"]["NDCG@10"]
+    assert results["served"].keys() == results["models"]["bert4rec-rules"].keys()
     assert fit(finished, "log.csv", "run") == 0
     shown = capsys.readouterr().out
     assert re.search(r"^bert4rec-rules +[01]\.\d{4} ", shown, flags=re.MULTILINE)

@@ -108,13 +108,22 @@ def test_a_finished_run_is_taken(tmp_path, bench, cycle_csv, capsys):
 
 
 def test_without_ranks_there_is_no_new_verdict(tmp_path, bench):
-    """Documents alone keep the verdict that was said of them; of other ones nothing is said."""
+    """Documents alone keep the verdict while its two models stand as they did, and are the best; else none is said."""
     assert main(bench("rules", "small-bert4rec")) == 0
     for path in (tmp_path / "runs").rglob("ranks-*.npz"):
         path.unlink()
     assert main(bench("rules", "small-bert4rec")) == 0
     assert "best transformer" in (tmp_path / "out" / "benchmark.md").read_text()
     assert main(bench("pop")) == 0
+    assert "best transformer" in (tmp_path / "out" / "benchmark.md").read_text()
+    better = tmp_path / "out" / "ring" / "P2" / "pop-s1.json"
+    document = json.loads(better.read_text())
+    document["metrics"]["NDCG@10"] = dict.fromkeys(("value", "low", "high"), 2.0)
+    better.write_text(json.dumps(document))
+    assert main(bench("pop")) == 0
+    assert "best transformer" not in (tmp_path / "out" / "benchmark.md").read_text()
+    better.unlink()
+    assert main(bench("rules", more=["--set", "train.clip_norm=1"])) == 0
     assert "best transformer" not in (tmp_path / "out" / "benchmark.md").read_text()
 
 

@@ -85,6 +85,14 @@ def test_the_table_says_what_is_reached():
     assert "Beside" not in format_markdown(cells[1:], {}, "picture.png")
 
 
+def test_cpu_time_stands_where_all_seeds_have_it():
+    """Cells measured before it was taken leave the column empty, and so does a mean with one of them."""
+    metrics = _measure(0.55, 0.33, 0.28)
+    taken = [_cell("fmc", metrics, training_cpu_seconds=cpu) | {"seed": cpu} for cpu in (3, 5)]
+    assert "| 9 | 1.0 | 4.0 | 0.10 |" in format_markdown(taken, {}, "picture.png")
+    assert "| 9 | 1.0 |  | 0.10 |" in format_markdown([*taken, _cell("fmc", metrics)], {}, "picture.png")
+
+
 def test_a_printed_number_of_another_file_says_so():
     """The SASRec paper's Beauty has more users than the file at hand."""
     text = format_markdown([_cell("fmc", _measure(0.4, 0.3, 0.2), BEAUTY, "P7")], {}, "picture.png")

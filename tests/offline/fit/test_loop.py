@@ -1,8 +1,10 @@
 """The loop: right loss, learns, repeats bit for bit, resumes bit for bit, stops when it should."""
 
+import itertools
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from training.environment import choose_bfloat16
 from training.errors import CheckpointError, Diverged
 from training.evaluation.metrics import average
 from training.evaluation.ranking import NetworkScorer, evaluate
+from training.fit import loop
 from training.fit.batches import Samples
 from training.fit.loop import Watcher, train
 from training.fit.losses import measure_loss
@@ -79,11 +82,20 @@ class Session:
         moments = self.optimizer.state_dict()["state"]
         tensors = [*self.network.state_dict().values()]
         tensors += [moments[index][name] for index in sorted(moments) for name in sorted(moments[index])]
-        return tensors, replace(self.progress, seconds=0.0, epoch_seconds=0.0)
+        return tensors, replace(self.progress, seconds=0.0, cpu_seconds=0.0, epoch_seconds=0.0)
 
 
 def _same(left, right):
     return left[1] == right[1] and all(torch.equal(a, b) for a, b in zip(left[0], right[0], strict=True))
+
+
+def test_time_in_which_a_process_waits_is_no_cpu_time(make_log, cycles, small_recipe, tmp_path, monkeypatch):
+    """Clocks that run ten to one: both are told apart, and the state that is resumed keeps both."""
+    ticks = {name: itertools.count(step=step) for name, step in (("monotonic", 10), ("process_time", 1))}
+    monkeypatch.setattr(loop, "time", SimpleNamespace(**{name: count.__next__ for name, count in ticks.items()}))
+    session = Session(small_recipe(epochs=2), make_log(cycles), tmp_path).run()
+    assert session.progress.seconds == 10 * session.progress.cpu_seconds > 0
+    assert session.load().progress.cpu_seconds == session.progress.cpu_seconds
 
 
 def test_the_loss_is_the_full_softmax_over_masked_items(make_histories, small_recipe):

@@ -32,5 +32,5 @@ def test_the_command_sleeps_and_a_users_setting_wins(cycle_csv):
 
 
 def test_a_benchmark_that_trains_in_its_own_process_sleeps():
-    """Whichever of our packages comes first: this one imports networks before it imports the trainer."""
-    assert ask_openmp("-c", "import benchmarks.accuracy.new_items") == 20_000
+    """Whatever it imports first: this one imports torch before any of the rooms, and `benchmarks` before all."""
+    assert ask_openmp("-c", "import benchmarks.training.systems.nextitem") == 20_000

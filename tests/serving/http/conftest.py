@@ -19,6 +19,7 @@ import httpx
 import numpy as np
 import pytest
 import uvloop
+from redis import Redis
 
 from benchmarks.harness.bundles import seal
 from benchmarks.harness.processes import read_url
@@ -234,6 +235,39 @@ def filtering(service_store: EmbeddedStore, filterable_bundle: Path) -> Iterator
     client = Client(create_app(Settings(bundle=filterable_bundle, redis_url=service_store.url)))
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def known(filterable_bundle: Path) -> dict[str, dict]:
+    """What is known of each item of the filterable bundle, by id."""
+    bundle = read_bundle(filterable_bundle)
+    assert bundle.metadata is not None
+    return dict(zip(bundle.vocabulary.item_ids, map(json.loads, bundle.metadata), strict=True))
+
+
+@pytest.fixture(scope="module")
+def own_store(short_folder: Path) -> Iterator[EmbeddedStore]:
+    """A store for the tests of one file alone: a catalogue is that of a whole store."""
+    with tempfile.TemporaryDirectory(dir=short_folder) as folder, EmbeddedStore(Path(folder)) as store:
+        yield store
+
+
+@pytest.fixture
+def make_shop(make_client: Callable[..., Client], own_store: EmbeddedStore) -> Callable[..., Client]:
+    """Empty that store and start a service over it; settings as keywords."""
+
+    def make(**settings) -> Client:
+        with Redis.from_url(own_store.url) as client:
+            client.flushall()
+        return make_client(redis_url=own_store.url, **settings)
+
+    return make
+
+
+@pytest.fixture
+def shop(make_shop: Callable[..., Client], filterable_bundle: Path) -> Client:
+    """A service of the filterable bundle, and an empty catalogue."""
+    return make_shop(bundle=filterable_bundle)
 
 
 @pytest.fixture

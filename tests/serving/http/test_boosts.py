@@ -4,12 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
-from redis import Redis
-
-from model.contract.bundle import read_bundle
-from service.embedded.server import EmbeddedStore
 
 CASES = 300
 """By HTTP; a thousand of each kind are arranged in tests/serving/business_rules."""
@@ -20,29 +15,6 @@ FILTERS = [
     ({"field": "new", "in": [True]}, lambda known: known["new"]),
     ({"field": "title", "in": ["nothing"]}, lambda _known: False),
 ]
-
-
-@pytest.fixture(scope="module")
-def known(filterable_bundle):
-    """What is known of each item, by id."""
-    bundle = read_bundle(filterable_bundle)
-    assert bundle.metadata is not None
-    return dict(zip(bundle.vocabulary.item_ids, map(orjson.loads, bundle.metadata), strict=True))
-
-
-@pytest.fixture(scope="module")
-def own_store(short_folder):
-    """A store for these tests alone: a catalogue is that of a whole store."""
-    with EmbeddedStore(short_folder / "boosted") as store:
-        yield store
-
-
-@pytest.fixture
-def shop(make_client, own_store, filterable_bundle):
-    """A service of it, and an empty catalogue."""
-    with Redis.from_url(own_store.url) as client:
-        client.flushall()
-    return make_client(bundle=filterable_bundle, redis_url=own_store.url)
 
 
 def draw_boosts(draw, size=1.0):

@@ -11,7 +11,6 @@ from redis import Redis
 from model.contract.bundle import METADATA, read_bundle
 from model.contract.sessions import Sessions
 from service.catalogue.live import LEASE_S
-from service.embedded.server import EmbeddedStore
 from service.errors import EngineUnavailable
 from service.inference.model import LiveModel
 from service.search.folding import fold
@@ -20,29 +19,10 @@ CANARY = "c4n4ry"
 JSON = {"content-type": "application/json"}
 
 
-@pytest.fixture(scope="module")
-def own_store(short_folder):
-    """A store for these tests alone: a catalogue is that of a whole store."""
-    with EmbeddedStore(short_folder / "catalogue") as store:
-        yield store
-
-
 @pytest.fixture
-def shop(make_client, own_store, empty):
-    """A service over it, and an empty catalogue."""
-    empty(own_store.url)
-    return make_client(redis_url=own_store.url)
-
-
-@pytest.fixture
-def empty():
-    """Take everything out of a store."""
-
-    def flush(url):
-        with Redis.from_url(url) as client:
-            client.flushall()
-
-    return flush
+def shop(make_shop):
+    """A service of the tiny bundle, and an empty catalogue."""
+    return make_shop()
 
 
 def change(client, method, path, document=None, status=200):
@@ -145,13 +125,12 @@ async def _gone(_commands):
     raise OSError("gone")
 
 
-def test_neighbours_leave_it_out(make_client, own_store, empty, broken_bundle, monkeypatch):
+def test_neighbours_leave_it_out(make_shop, broken_bundle, monkeypatch):
     """When they are asked for, and while they stand in for an engine that fails."""
     sessions = Sessions(  # of i02, i07, i11; indexes follow the ids
         item_count=20, starts=np.array([0, 3]), items=np.array([8, 13, 17], dtype=np.int32), moments=np.zeros(1, int)
     )
-    empty(own_store.url)
-    client = make_client(bundle=broken_bundle("sessions.npy", sessions.to_bytes()), redis_url=own_store.url)
+    client = make_shop(bundle=broken_bundle("sessions.npy", sessions.to_bytes()))
     ask = {"items": ["i02"], "k": 20}
     assert names(client.recommend(**ask, ranker="neighbours"))[:2] == ["i07", "i11"]
     change(client, "PATCH", "/items/i07", {"available": False})
@@ -317,14 +296,13 @@ def test_many_at_once_are_all_or_none(shop):
     assert shop.get("/items/i03").json()["available"] is True
 
 
-def test_the_searches_of_changed_titles(make_client, own_store, empty, bundle_path, broken_bundle):
+def test_the_searches_of_changed_titles(make_shop, bundle_path, broken_bundle):
     """As looking at each item one by one has it, whatever was changed."""
-    empty(own_store.url)
     bundle = read_bundle(bundle_path)
     ids = bundle.vocabulary.item_ids
     titles = {item_id: f"Star {number % 3} wars" for number, item_id in enumerate(ids)}
     lines = b"".join(orjson.dumps({"title": titles[item_id]}) + b"\n" for item_id in ids)
-    client = make_client(bundle=broken_bundle(METADATA, lines), redis_url=own_store.url)
+    client = make_shop(bundle=broken_bundle(METADATA, lines))
     changes = {"i01": "Wars of the star", "i02": "Nothing", "new": "Star trek", "i99": "A starry night", "star": ""}
     items = [{"item_id": item_id, "metadata": {"title": title}} for item_id, title in changes.items()]
     change(client, "POST", "/items", {"items": [*items, {"item_id": "i03", "available": False}]})

@@ -42,14 +42,6 @@ FILTERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def known(filterable_bundle):
-    """What is known of each item, by id."""
-    bundle = read_bundle(filterable_bundle)
-    assert bundle.metadata is not None
-    return dict(zip(bundle.vocabulary.item_ids, map(orjson.loads, bundle.metadata), strict=True))
-
-
 def names(answer):
     """The item ids of an answer."""
     return [item["item_id"] for item in answer["items"]]

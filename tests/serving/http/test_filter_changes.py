@@ -2,41 +2,19 @@
 
 import asyncio
 
-import orjson
 import pytest
-from redis import Redis
 
-from model.contract.bundle import read_bundle
 from service.catalogue import changed_metadata
 from service.catalogue.changed_metadata import ChangedMetadata
-from service.embedded.server import EmbeddedStore
 
 DRAMA = {"field": "genres", "in": ["Drama"]}
 LATE = {"field": "year", "gte": 2030}
 
 
 @pytest.fixture(scope="module")
-def own_store(short_folder):
-    """A store for these tests alone: a catalogue is that of a whole store."""
-    with EmbeddedStore(short_folder / "changes") as store:
-        yield store
-
-
-@pytest.fixture
-def shop(make_client, own_store, filterable_bundle):
-    """A service of the bundle that can be filtered, and an empty catalogue."""
-    with Redis.from_url(own_store.url) as client:
-        client.flushall()
-    return make_client(bundle=filterable_bundle, redis_url=own_store.url)
-
-
-@pytest.fixture(scope="module")
-def dramas(filterable_bundle):
+def dramas(known):
     """The bundle's items of that genre."""
-    bundle = read_bundle(filterable_bundle)
-    assert bundle.metadata is not None
-    known = zip(bundle.vocabulary.item_ids, map(orjson.loads, bundle.metadata), strict=True)
-    return {item_id for item_id, item in known if "Drama" in item["genres"]}
+    return {item_id for item_id, item in known.items() if "Drama" in item["genres"]}
 
 
 def change(client, method, item_id, document=None):

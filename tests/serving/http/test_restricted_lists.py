@@ -10,15 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
-from redis import Redis
 
 from benchmarks.harness.bundles import seal
-from model.contract.bundle import MANIFEST, locate_bundle, read_bundle
+from model.contract.bundle import MANIFEST, locate_bundle
 from service.api.similar import SimilarRequest
 from service.business_rules import arrangement
-from service.embedded.server import EmbeddedStore
 from service.ranking.batcher import BatcherStopped
 from service.recommend.similar import find_similar
 
@@ -32,13 +29,6 @@ FILTERS = [
 
 
 @pytest.fixture(scope="module")
-def own_store(short_folder):
-    """A store for these tests alone: a catalogue is that of a whole store."""
-    with EmbeddedStore(short_folder / "restricted") as store:
-        yield store
-
-
-@pytest.fixture(scope="module")
 def whole_bundle(tmp_path_factory, filterable_bundle):
     """The bundle that can be filtered and has neighbours, with a graph of similar items."""
     folder = shutil.copytree(locate_bundle(filterable_bundle), tmp_path_factory.mktemp("whole") / "bundle")
@@ -49,20 +39,10 @@ def whole_bundle(tmp_path_factory, filterable_bundle):
     return folder
 
 
-@pytest.fixture(scope="module")
-def known(filterable_bundle):
-    """What is known of each item, by id."""
-    bundle = read_bundle(filterable_bundle)
-    assert bundle.metadata is not None
-    return dict(zip(bundle.vocabulary.item_ids, map(orjson.loads, bundle.metadata), strict=True))
-
-
 @pytest.fixture
-def shop(make_client, own_store, whole_bundle):
+def shop(make_shop, whole_bundle):
     """A service of it, and an empty catalogue."""
-    with Redis.from_url(own_store.url) as client:
-        client.flushall()
-    return make_client(bundle=whole_bundle, redis_url=own_store.url)
+    return make_shop(bundle=whole_bundle)
 
 
 def say(client, item_ids, **fields):

@@ -41,7 +41,7 @@ def test_weights_are_differences_of_scores(model, seed):
 
 
 def test_the_newest_items_are_left_out_each_once():
-    """Twenty of them, whatever else the history holds, with their events; exclusions restrict nothing here."""
+    """Twenty of them, whatever else the history holds, with their events; each is asked at the same time, of all."""
     history = np.array([*range(1, 31), 30, 3, 30], dtype=np.int32)
     events = {"values": np.arange(len(history), dtype=np.float32)}
     asked: list[Question] = []
@@ -50,7 +50,7 @@ def test_the_newest_items_are_left_out_each_once():
         asked.extend(questions)
         return np.zeros((len(questions), 2), dtype=np.float32)
 
-    question = Question(history, np.array([7], np.int32), None, 2, events)
+    question = Question(history, np.array([7], np.int32), None, 2, events, asked_ms=1_763_719_498_000)
     tried, reasons = leave_each_out(question, np.array([7, 9], dtype=np.int32), [0.0, 0.0], score)
     assert (tried, reasons) == (TRIED, [[], []])
     left_out = [*(30, 3), *range(29, 11, -1)]
@@ -60,7 +60,7 @@ def test_the_newest_items_are_left_out_each_once():
         assert one.events is not None
         assert one.events["values"].tolist() == events["values"][kept].tolist()
         assert one.candidates is not None
-        assert (one.candidates.tolist(), one.exclude.tolist()) == ([7, 9], [])
+        assert (one.candidates.tolist(), one.exclude.tolist(), one.asked_ms) == ([7, 9], [], 1_763_719_498_000)
 
 
 def test_reasons_are_few_heavy_and_in_order():

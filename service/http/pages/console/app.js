@@ -64,6 +64,8 @@ function Console() {
   const [attempt, setAttempt] = useState(0);
   const [keyProblem, setKeyProblem] = useState(undefined); // undefined: no form; null: asked for by the user
   const [opened, setOpened] = useState(null);
+  const main = useRef(null);
+  const shown = useRef(false);
   const known = useRef(new Map());
   const [, setLearned] = useState(0);
 
@@ -87,6 +89,11 @@ function Console() {
     setOpened(item);
     location.hash = "items";
   }, []);
+  useEffect(() => {
+    // What had the focus is gone, with the view that it was in or with the form for a key: keys go on from this view.
+    if (shown.current && document.activeElement === document.body) main.current.focus();
+    shown.current = true;
+  }, [view, keyProblem]);
   // A key that does for this view may not do for another one.
   useEffect(() => setKeyProblem((problem) => (problem?.status === 403 ? undefined : problem)), [view]);
   const shared = { user, chosen, rules, setRules, attempt, add, nameOf, report, learn, opened, openItem };
@@ -99,7 +106,7 @@ function Console() {
         onClick=${() => setKeyProblem(keyProblem === undefined ? null : undefined)}>API key${hasKey() ? " ●" : ""}</button>
     </header>
     ${keyProblem !== undefined && html`<${KeyForm} problem=${keyProblem} done=${keyDone} />`}
-    <main class=${classes(view, !PICKED.includes(view) && "wide")}>
+    <main ref=${main} tabindex="-1" class=${classes(view, !PICKED.includes(view) && "wide")}>
       ${PICKED.includes(view) && html`<div class="picker">
         <${Search} add=${add} report=${report} />
         <${StoredUser} user=${user} setUser=${setUser} attempt=${attempt} learn=${learn} report=${report} />

@@ -52,7 +52,7 @@ function Item({ item, add, changed }) {
     location.hash = "try";
   };
   return html`<section class="panel" aria-labelledby="item">
-    <header><h2 id="item"><bdi>${nameItem(item)}</bdi>${item.recommendable === false && html` <span class="badge">new since the model</span>`}</h2>
+    <header><h2 id="item" tabindex="-1"><bdi>${nameItem(item)}</bdi>${item.recommendable === false && html` <span class="badge">new since the model</span>`}</h2>
       <button type="button" class="quiet" onClick=${tryIt}>Try what follows</button></header>
     <${Facts} pairs=${[
       ["Id", html`<code class="whole">${item.item_id}</code>`],
@@ -114,6 +114,10 @@ export function Items({ opened, openItem, attempt, add, report, learn }) {
     return () => abort.abort();
   }, [itemId, attempt, changes]);
   const item = state.item?.item_id === itemId ? state.item : undefined;
+  useEffect(() => {
+    // The list whose button opened the item is gone, and the button had the focus.
+    if (item && document.activeElement === document.body) document.getElementById("item").focus();
+  }, [item]);
   return html`<div class="panels beside">
     <${Search} add=${openItem} report=${report} />
     <div class="panels">

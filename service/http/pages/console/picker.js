@@ -96,6 +96,9 @@ function focusOnSlash(input) {
   return () => document.removeEventListener("keydown", onKey);
 }
 
+/** After what had the focus has left the page: it goes to what a selector names, once that is there. */
+const passFocus = (selector) => requestAnimationFrame(() => document.querySelector(selector)?.focus());
+
 /** After a button of a list was pressed and has left it: the focus goes to the next one, or to what is named. */
 export function keepFocus(list, index, otherwise) {
   requestAnimationFrame(() => {
@@ -111,9 +114,13 @@ export function Chosen({ items, remove, clear, stored }) {
     remove(index);
     keepFocus(list, index, "#search");
   };
+  const clearAll = () => {
+    clear();
+    passFocus("#search");
+  };
   return html`<section class="chosen" aria-labelledby="chosen">
     <header><h2 id="chosen">${stored ? "And then" : "What you did"} <small>oldest first</small></h2>
-      ${items.length > 0 && html`<button type="button" class="quiet" onClick=${clear}>Clear</button>`}</header>
+      ${items.length > 0 && html`<button type="button" class="quiet" onClick=${clearAll}>Clear</button>`}</header>
     ${items.length === 0 && html`<p class="hint">${
       stored ? "Add items to see what would come after them." : "Nothing yet. Find an item above, or click one in the list."
     }</p>`}
@@ -148,7 +155,13 @@ export function StoredUser({ user, setUser, attempt, learn, report }) {
   }, [user, attempt]);
   const onSubmit = (event) => {
     event.preventDefault();
-    if (given) setUser(given);
+    if (!given) return;
+    setUser(given);
+    passFocus(".stored button");
+  };
+  const leave = () => {
+    setUser(null);
+    passFocus("#user");
   };
   if (user === null) {
     return html`<form class="user" onSubmit=${onSubmit}>
@@ -161,7 +174,7 @@ export function StoredUser({ user, setUser, attempt, learn, report }) {
   const shown = events?.slice(-SHOWN_EVENTS) ?? [];
   return html`<section class="stored" aria-labelledby="stored">
     <header><h2 id="stored">Stored: <bdi>${user}</bdi> ${events && html`<small>${countEvents(events.length)}</small>`}</h2>
-      <button type="button" class="quiet" onClick=${() => setUser(null)}>Leave</button></header>
+      <button type="button" class="quiet" onClick=${leave}>Leave</button></header>
     ${events?.length === 0 && html`<p class="hint">Nothing is stored of this user. POST /events stores what users do.</p>`}
     ${refused && html`<p class="hint">The history itself is not shown (${refused.title}). Recommendations need no more than
       the scope recommend.</p>`}

@@ -1,0 +1,1 @@
+"""Many trials of a recipe: which values of its keys validate best."""

@@ -1,0 +1,1 @@
+"""Trainings told to TensorBoard and MLflow, where they are asked for."""
