@@ -2,15 +2,20 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from training.baselines.catalogue import make_baseline
 from training.cli import main
+from training.data.split import split_by_time
+from training.recipe_models import BASELINES
 from training.report import report as report_module
 from training.report.charts import Scale, draw_bars, draw_intervals, draw_lines, tell_short
+from training.report.collection import measure_levels
 from training.report.data_facts import count_lengths, count_times
 from training.report.spread import describe_spread, measure_gini
 from training.runs.run import Run
@@ -273,6 +278,16 @@ def test_a_damaged_report_json_is_named(folder, tmp_path, capsys):
         (tmp_path / "run" / "report.json").write_text(damaged)
         assert main(["report", str(tmp_path / "run")]) == 2
         assert "report.json is not what a run writes" in capsys.readouterr().err
+
+
+def test_levels_by_time_count_no_validation_event(folder, cycles, make_log):
+    """Counters of the test have counted what validates where one moment parts all: there they count anew."""
+    log = make_log(cycles)
+    log = replace(log, timestamps_ms=np.concatenate([np.arange(len(walk)) * 1000 for walk in cycles]).astype(np.int64))
+    split = split_by_time(log, 0.2)
+    knowing = {name: make_baseline(BASELINES[name](name=name), split.counted, 12, None) for name in ("pop", "rules")}
+    run = Run.open(folder / "run")
+    assert measure_levels(run, log, split, knowing) == measure_levels(run, log, split, {})
 
 
 def test_lengths_and_times_lie_in_bars():
