@@ -11,14 +11,17 @@ from training.auto.verdict import format_all, format_next
 from training.fit.interrupt import Interrupt
 
 
-def run_auto(options: argparse.Namespace, out: Path) -> int:
-    """Run `fit` without a recipe. Returns the exit status: 0, or 130 after Ctrl-C, when --resume goes on."""
+def run_auto(options: argparse.Namespace, out: Path, begun: float) -> int:
+    """Run `fit` without a recipe. Returns the exit status: 0, or 130 after Ctrl-C, when --resume goes on.
+
+    `begun` is what `time.monotonic` said when the command began.
+    """
     order = Order(
         data=options.data,
         out=out,
         items=options.items,
         settings=tuple(options.settings),
-        clock=Clock(60 * (options.minutes or MINUTES)),
+        clock=Clock(60 * (options.minutes or MINUTES), begun),
         resume=options.resume,
     )
     with Interrupt() as interrupt:
