@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,9 +59,10 @@ def _say(text: str) -> None:
 def _fit(options: argparse.Namespace) -> int:
     out = options.out or Path("runs") / Path(options.recipe).stem
     if options.recipe == AUTO:
+        begun = time.monotonic()  # the minutes hold the imports, too
         from training.auto.command import run_auto  # noqa: PLC0415 - imports torch
 
-        return run_auto(options, out)
+        return run_auto(options, out, begun)
     if options.minutes is not None:
         raise InputError("--minutes is for fit without a recipe; a recipe has train.budget_seconds, for training alone")
     begun = ["train.item_init=vectors"] if options.item_vectors else []

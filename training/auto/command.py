@@ -12,16 +12,19 @@ from training.fit.interrupt import Interrupt
 from training.tracking.trackers import choose_trackers
 
 
-def run_auto(options: argparse.Namespace, out: Path) -> int:
-    """Run `fit` without a recipe. Returns the exit status: 0, or 130 after Ctrl-C, when --resume goes on."""
-    begun = ["train.item_init=vectors"] if options.item_vectors else []
+def run_auto(options: argparse.Namespace, out: Path, begun: float) -> int:
+    """Run `fit` without a recipe. Returns the exit status: 0, or 130 after Ctrl-C, when --resume goes on.
+
+    `begun` is what `time.monotonic` said when the command began.
+    """
+    start = ["train.item_init=vectors"] if options.item_vectors else []
     order = Order(
         data=options.data,
         out=out,
         items=options.items,
         item_vectors=options.item_vectors,
-        settings=(*options.settings, *begun),
-        clock=Clock(60 * (options.minutes or MINUTES)),
+        settings=(*options.settings, *start),
+        clock=Clock(60 * (options.minutes or MINUTES), begun),
         resume=options.resume,
         trackers=choose_trackers(tensorboard=options.tensorboard, mlflow=options.mlflow),
     )

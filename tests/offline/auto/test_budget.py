@@ -1,11 +1,14 @@
 """The minutes are shared out so that validation and tests are inside them."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from training.auto.budget import Costs, count_tested, describe_plan, format_seconds, share_out
-from training.auto.speeds import ASKING_SHARE, LEAST_TESTED
+from training.auto.clock import Clock
+from training.auto.speeds import ASKING_SHARE, LEAST_TESTED, count_counters
+from training.data.split import leave_one_out
 
 COSTS = Costs(epoch=10.0, network=0.001, ranking=0.0005, rules=0.002, counters=0.01, weights_tried=14)
 SIZES = {"epochs": 30, "validation_users": 50_000, "test_users": 50_000}
@@ -50,3 +53,13 @@ def test_it_is_foretold():
     for part in ("of the 60 s allowed", "of an epoch", "More minutes", "item-knn is left out: it takes 40 ms"):
         assert part in text
     assert [format_seconds(seconds) for seconds in (3.4, 89, 150, 600)] == ["3 s", "89 s", "2 minutes", "10 minutes"]
+
+
+def test_what_is_quick_to_count_is_always_counted(make_log, cycles):
+    """However little time there is; neighbours are left out, with the reason."""
+    log = make_log(cycles)
+    late = Clock(1.0, begun=time.monotonic() - 1000)
+    found = count_counters(["pop", "markov", "rules", "item-knn", "session-knn"], log, leave_one_out(log), late)
+    assert found.left_out.keys() >= {"item-knn", "session-knn"}
+    assert "no time was left" in found.left_out["item-knn"]
+    assert found.counting.keys() == {"pop", "markov", "rules"}
