@@ -75,7 +75,12 @@ GROUPS = (
         seeds=(1, 2, 3),
         settings=(*BEFORE_COUNTS, "train.epochs=10", "train.budget_seconds=3600"),
     ),
-    Group(name="ml-1m", log="ml-1m/ml-1m.txt.gz", models=("bert4rec-counts-ml-1m",), seeds=(2,)),
+    Group(
+        name="ml-1m",
+        log="ml-1m/ml-1m.txt.gz",
+        models=("bert4rec-counts-ml-1m", "bert4rec-wide-ml-1m"),
+        seeds=(2,),
+    ),
     Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=(*BASELINES, "sasrec-rules-beauty"), seeds=(1, 2, 3)),
     Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=("bert4rec-counts-beauty",)),
     Group(name="beauty", log="beauty-paper/beauty.txt.gz", models=SHALLOW, settings=SMALL),
