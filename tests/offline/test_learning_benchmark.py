@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.training.learning import __main__ as command
 from benchmarks.training.learning.crossings import Crossing, describe_crossings, find_crossing, list_published
-from benchmarks.training.learning.kept import OtherTerms, Results
+from benchmarks.training.learning.kept import OtherTerms, Results, begin_curve
 from benchmarks.training.learning.picture import draw_learning
 from benchmarks.training.learning.plan import make_terms, plan_marks, plan_turns
 from benchmarks.training.learning.table import format_curves, format_published
@@ -22,6 +22,7 @@ from training.recipe_models import TransformerRecipe
 
 RECIPES = {name: str(Path(command.__file__).parent / "recipes" / f"{name}.toml") for name in ("bert4rec", "sasrec")}
 SIZES = Terms(max_length=50, marks=(30.0, 60.0))
+TURN = plan_turns(["sasrec"], ["recbole"], sizes=SIZES, recipes=RECIPES)[0]
 LOG = {"file": "log.txt", "fingerprint": LOGS["ml-1m"], "users": 3}
 
 
@@ -208,11 +209,24 @@ def test_results_of_another_log_are_left_alone(tmp_path):
     """And so is a file that holds something else."""
     path = tmp_path / "learning.json"
     results = Results(path, LOG)
-    results.begin(plan_turns(["sasrec"], ["recbole"], sizes=SIZES, recipes=RECIPES)[0])
-    results.write()
+    results.keep(begin_curve(TURN))
     assert Results(path, LOG).curves == results.curves
     with pytest.raises(OtherTerms, match="another log"):
         Results(path, {**LOG, "users": 4})
     path.write_text("[]")
     with pytest.raises(OtherTerms, match="holds no curves"):
         Results(path, LOG)
+
+
+def test_a_curve_gives_way_to_one_that_got_as_far(tmp_path):
+    """A second try that stops sooner leaves the first one's marks; one that ends replaces it."""
+    results = Results(tmp_path / "learning.json", LOG)
+    first, second = begin_curve(TURN), begin_curve(TURN)
+    first["checks"] = [make_check(30.0, 0.1), make_check(60.0, 0.2)]
+    results.keep(first)
+    second["checks"] = [make_check(31.0, 0.1)]
+    results.keep(second)
+    assert results.curves == [first]
+    results.keep({**second, "ended": True})
+    assert [curve["checks"] for curve in results.curves] == [second["checks"]]
+    assert results.list_missing([TURN]) == []

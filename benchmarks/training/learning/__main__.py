@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.harness.machine import describe_machine
-from benchmarks.training.learning.kept import Curve, OtherTerms, Results
+from benchmarks.training.learning.kept import Curve, OtherTerms, Results, begin_curve
 from benchmarks.training.learning.picture import draw_learning
 from benchmarks.training.learning.plan import NETWORKS, Turn, plan_marks, plan_turns
 from benchmarks.training.learning.table import format_curves, format_published, name_curve
@@ -90,7 +90,7 @@ def _measure_all(options: argparse.Namespace, turns: list[Turn], interpreters: d
     command = shlex.join([Path(sys.executable).name, "-m", "benchmarks.training.learning", *words])
     try:
         for number, turn in enumerate(missing, 1):
-            curve = results.begin(turn, command=command, **_describe_now(turn))
+            curve = begin_curve(turn, command=command, **_describe_now(turn))
             place = f"{name_curve(curve)}, {number} of {len(missing)}"
             _measure(turn, curve, material, results, python=interpreters[turn.system], place=place)
     except KeyboardInterrupt:
@@ -124,13 +124,13 @@ def _measure(turn: Turn, curve: Curve, material: Material, results: Results, *, 
             progress.update(task, completed=line["cpu_seconds"], description=f"{place}: CPU seconds")
             if line["event"] == "check":
                 curve["checks"].append({key: value for key, value in line.items() if key != "event"})
-                results.write()
+                results.keep(curve)
                 console.print(_format_check(place, line), highlight=False, soft_wrap=True)
 
         end = run_turn(turn.system, python, Path(folder), threads=turn.terms.threads, on_line=note)
     curve |= {key: value for key, value in end.items() if key not in {"event", "contestant", "checks"}}
     curve["ended"] = True
-    results.write()
+    results.keep(curve)
 
 
 def _format_check(place: str, check: dict[str, Any]) -> str:

@@ -44,22 +44,15 @@ class Results:
         """The turns that have not come to their end."""
         return [turn for turn in turns if not self._is_measured(turn)]
 
-    def begin(self, turn: Turn, **known: object) -> Curve:
-        """An empty curve in place of one that did not end."""
-        curve = {
-            "network": turn.network,
-            "system": turn.system,
-            "terms": write_terms(turn.terms),
-            "ended": False,
-            **known,
-            "checks": [],
-        }
-        place = self._find(turn)
-        if place is None:
+    def keep(self, curve: Curve) -> None:
+        """Write a curve as far as it goes, in place of one of the same system and network that did not get further."""
+        names = [(held["network"], held["system"]) for held in self.curves]
+        name = (curve["network"], curve["system"])
+        if name not in names:
             self.curves.append(curve)
-        else:
-            self.curves[place] = curve
-        return curve
+        elif curve["ended"] or len(curve["checks"]) >= len(self.curves[names.index(name)]["checks"]):
+            self.curves[names.index(name)] = curve
+        self.write()
 
     def forget(self, turns: Sequence[Turn]) -> None:
         """Measure these anew."""
@@ -73,22 +66,24 @@ class Results:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_json(self.path, self.document)
 
-    def _find(self, turn: Turn) -> int | None:
-        names = [(curve["network"], curve["system"]) for curve in self.curves]
-        return names.index((turn.network, turn.system)) if (turn.network, turn.system) in names else None
-
     def _is_measured(self, turn: Turn) -> bool:
-        place = self._find(turn)
-        if place is None:
+        names = [(curve["network"], curve["system"]) for curve in self.curves]
+        if (turn.network, turn.system) not in names:
             return False
-        held, wanted = self.curves[place]["terms"], write_terms(turn.terms)
-        if held != wanted:
-            keys = ", ".join(key for key in wanted if held.get(key) != wanted[key])
+        held, wanted = self.curves[names.index((turn.network, turn.system))], write_terms(turn.terms)
+        if held["terms"] != wanted:
+            keys = ", ".join(key for key in wanted if held["terms"].get(key) != wanted[key])
             raise OtherTerms(
                 f"{self.path} holds {turn.system}'s {turn.network} under other terms ({keys}): --anew measures it "
                 "again, --out FILE keeps both"
             )
-        return bool(self.curves[place]["ended"])
+        return bool(held["ended"])
+
+
+def begin_curve(turn: Turn, **known: object) -> Curve:
+    """A curve without checks, and what is known of it before it begins."""
+    names = {"network": turn.network, "system": turn.system}
+    return {**names, "terms": write_terms(turn.terms), "ended": False, **known, "checks": []}
 
 
 def write_terms(terms: Terms) -> dict[str, Any]:

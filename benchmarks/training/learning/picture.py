@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from benchmarks.training.learning.crossings import list_points
 from benchmarks.training.learning.plan import NETWORKS
@@ -43,7 +42,8 @@ def _draw_curves(axes: Axes, document: Mapping[str, Any], asked: str) -> None:
         dash = _DASHES[curve["network"]]
         axes.plot([x for x, _ in points], [y for _, y in points], label=name_curve(curve), linestyle=dash, **style)
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    marks = sorted({mark for curve in document["curves"] for mark in curve["terms"]["marks"]})
+    axes.set_xticks(marks, [f"{mark:g}" for mark in marks])
+    axes.set_xticks([], minor=True)
     axes.set_xlabel("CPU seconds, preparation and training")
     tidy(axes)
