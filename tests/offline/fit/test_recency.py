@@ -100,6 +100,7 @@ def test_test_questions_know_what_came_before_them_and_nothing_later(fitted):
     assert len(counted) + len(trained) > len(log.items)
     counts, of_all = (count_for(run.recipe, log, part) for part in (split.counted, log.histories))
     assert counts is not None
+    assert of_all is not None
     assert counts.sum() == (counted > counted.max() - 2 * 1000 * DAY_S).sum()
     assert not np.array_equal(counts, of_all)
 
