@@ -3,7 +3,7 @@
 Positions count back from the newest token (model/contract/sequence.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -55,7 +55,7 @@ class Layer(nn.Module):
         queries, x = (keys, x) if at is None else (pick_positions(keys, at), pick_positions(x, at))
         if at is not None and allowed.shape[2] > 1:
             allowed = allowed.take_along_dim(at[:, None, :, None], dim=2)
-        return self.join(x, self._mix(queries, keys, values, allowed, self._lean(keys.shape[1], at, elapsed)))
+        return self.join(x, self._mix(queries, keys, values, allowed, lambda: self._lean(keys.shape[1], at, elapsed)))
 
     def address(self, values: Tensor, side: Side) -> Tensor:
         """What queries and keys are made of (B, T, D): the tokens, of which values are made, themselves."""
@@ -84,7 +84,9 @@ class Layer(nn.Module):
         columns = slice(first * self.config.width, end * self.config.width)
         return self._split(F.linear(x, self.query_key_value.weight[columns], self.query_key_value.bias[columns]))
 
-    def _mix(self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, bias: Tensor | None) -> Tensor:
+    def _mix(
+        self, queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor, lean: Callable[[], Tensor | None]
+    ) -> Tensor:
         B, Q, D = queries.shape
         if queries is values:
             q, k, v = self._split(self.query_key_value(values))
@@ -95,7 +97,7 @@ class Layer(nn.Module):
         else:
             (q,), (k,), (v,) = (self._project(x, place, place + 1) for place, x in enumerate((queries, keys, values)))
         dropout = self.attention_dropout if self.training else 0.0
-        mixed = attend(q, k, v, allowed, dropout=dropout, bias=bias)  # (B, H, Q, D/H)
+        mixed = attend(q, k, v, allowed, dropout=dropout, bias=lean())  # (B, H, Q, D/H)
         out: Tensor = self.attention_out(mixed.transpose(1, 2).reshape(B, Q, D))
         return out
 
