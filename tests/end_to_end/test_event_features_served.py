@@ -14,6 +14,7 @@ from training.runs.run import Run
 
 TYPES, NOW_MS = ("view", "click", "cart", "purchase"), 1_763_719_498_123
 SETTINGS = (
+    "model.rules_per_item=null",
     *("model.name=nova-bert", 'data.event_features=["type","value","gap"]', "model.event_dropout=0.2"),
     *("model.max_length=8", "model.width=16", "model.layers=1", "train.epochs=1", "train.batch_size=8"),
     "train.device=cpu",

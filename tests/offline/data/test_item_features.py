@@ -120,6 +120,7 @@ SMALL = [
     *("--set", "model.name=nova-bert", "--set", "model.max_length=6", "--set", "model.width=16"),
     *("--set", "model.layers=1", "--set", "train.epochs=2", "--set", "train.batch_size=8", "--set", "train.device=cpu"),
     *("--set", 'model.categories=["genres"]', "--set", 'model.numbers=["year"]', "--set", "model.buckets=3"),
+    *("--set", "model.rules_per_item=null"),
 ]
 
 
