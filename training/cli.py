@@ -65,8 +65,8 @@ def _fit(options: argparse.Namespace) -> int:
         return run_auto(options, out, begun)
     if options.minutes is not None:
         raise InputError("--minutes is for fit without a recipe; a recipe has train.budget_seconds, for training alone")
-    begun = ["train.item_init=vectors"] if options.item_vectors else []
-    recipe = read_recipe(options.recipe, [*options.settings, *begun])
+    start = ["train.item_init=vectors"] if options.item_vectors else []
+    recipe = read_recipe(options.recipe, [*options.settings, *start])
     from training.evaluation.results import find_weakness, format_results, format_verdict, format_weights  # noqa: PLC0415
     from training.fit.fit import fit  # noqa: PLC0415 - imports torch
     from training.fit.interrupt import Interrupt  # noqa: PLC0415
