@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.extras import explain_missing
-from training.arguments import AUTO, make_parser
+from training.arguments.names import AUTO
+from training.arguments.parser import make_parser
 from training.errors import InputError, TrainingError
 from training.recipe import DataRecipe, Recipe, make_recipe, read_recipe
 from training.recipe_models import BASELINES, BaselineRecipe

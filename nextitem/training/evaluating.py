@@ -11,7 +11,7 @@ import polars as pl
 from nextitem.training.frames import Data, DataFile
 from nextitem.training.recipes import write_settings
 from nextitem.training.tables import tabulate
-from training.arguments import PROTOCOL_NAMES
+from training.arguments.names import PROTOCOL_NAMES
 from training.errors import InputError
 from training.evaluation.protocol import PROTOCOLS, SEED, Protocol
 from training.evaluation.results import describe_evaluation, format_results

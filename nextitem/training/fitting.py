@@ -12,7 +12,7 @@ from typing import Any
 from nextitem.training import recipes
 from nextitem.training.frames import Data, DataFile, ItemsFile
 from nextitem.training.run import FittedRun
-from training.arguments import MINUTES
+from training.arguments.names import MINUTES
 from training.auto.automatic_fit import Order, fit_automatically
 from training.auto.clock import Clock
 from training.errors import InputError

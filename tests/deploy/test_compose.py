@@ -378,7 +378,7 @@ def test_day_two_is_let_in_to_what_it_needs(stacks: dict[str, dict[str, Any]], p
 
 def test_retrainer_and_its_probe_are_the_command_s(stacks: dict[str, dict[str, Any]]) -> None:
     """The trainer's own parser takes both, they agree on the folders, and the first round has time to train."""
-    from training.arguments import make_parser  # noqa: PLC0415 - only this test needs the trainer
+    from training.arguments.parser import make_parser  # noqa: PLC0415 - only this test needs the trainer
 
     retrainer = stacks["plain"]["services"]["retrainer"]
     options, probe = (

@@ -20,7 +20,7 @@ from model.contract.bundle import Bundle, read_bundle
 from model.contract.deployment.document import read_deployment
 from model.contract.deployment.journal import read_journal
 from training import old_names
-from training.arguments import make_parser
+from training.arguments.parser import make_parser
 from training.cli import main
 from training.errors import TrainingError
 from training.publish.publish import deploy

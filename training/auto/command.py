@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from training.arguments import MINUTES
+from training.arguments.names import MINUTES
 from training.auto.automatic_fit import Order, fit_automatically
 from training.auto.clock import Clock
 from training.auto.verdict import format_all, format_next

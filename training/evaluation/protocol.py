@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from training.arguments import REPEATED_TARGETS
+from training.arguments.names import REPEATED_TARGETS
 from training.data.histories import Histories
 from training.data.interactions import Log
 from training.data.split import Questions, Split, count_items, cut_log

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from training.arguments import DATA_SET_NAMES
+from training.arguments.names import DATA_SET_NAMES
 from training.cli import main
 from training.data.download import download_url
 from training.data.movielens import DATA_SETS, FLAGS, INTERACTIONS, ITEMS, fetch

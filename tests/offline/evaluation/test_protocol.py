@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from training.arguments import PROTOCOL_NAMES, make_parser
+from training.arguments.names import PROTOCOL_NAMES
+from training.arguments.parser import make_parser
 from training.data.split import split_by_time
 from training.errors import DataError, RunError
 from training.evaluation.metrics import UNLISTED

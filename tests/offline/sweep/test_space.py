@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from training.arguments import SWEEP_PRESETS
+from training.arguments.names import SWEEP_PRESETS
 from training.errors import InputError
 from training.recipe import RECIPES, make_recipe, read_recipe
 from training.sweep.best import format_recipe
@@ -118,7 +118,7 @@ def test_the_recipes_own_values_are_known(plan):
     """Where all of them are tried, written as they are tried; not where one lies outside."""
     assert plan("model.width=32,64", "train.learning_rate=1e-4..1e-2").find_own() == {
         "model.width": 64,
-        "train.learning_rate": 1e-3,
+        "train.learning_rate": 3e-3,
     }
     assert plan("model.width=16..64:16").find_own() == {"model.width": 64}
     assert plan("model.width=32,128", "train.learning_rate=1e-4..1e-2").find_own() is None

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from training.arguments import make_parser
+from training.arguments.parser import make_parser
 from training.cli import main
 
 LOG = """who;what;when

@@ -1,0 +1,1 @@
+"""The arguments of nextitem-train. Nothing in here imports anything heavy, so that --help is instant."""
