@@ -18,7 +18,7 @@ from demo.phases import Phases
 
 ROOT = Path(__file__).parents[1]
 RECIPES = ROOT / "training" / "recipes"
-TITLES = {"bert4rec-small": "BERT4Rec and rules", "nova": "NOVA-BERT, with genres and years, and rules"}
+TITLES = {"bert4rec-small": "BERT4Rec and rules", "nova": "NOVA-BERT, with genres and years"}
 """The recipes to choose from, each within two minutes on two cores."""
 LOG, ITEMS = "interactions.csv", "items.csv"
 MADE = "made.json"

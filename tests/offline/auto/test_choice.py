@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from training.auto.choice import COUNTERS, choose, choose_epochs, choose_split, describe_log_shortly
+from training.auto.choice import COUNTERS, RECENT_DAYS, choose, choose_epochs, choose_split, describe_log_shortly
 from training.auto.traits import Traits
 from training.errors import DataError
 from training.recipe import make_recipe
@@ -70,6 +70,8 @@ def test_only_so_many_users_are_held_out():
 def test_counters_that_want_times_need_times():
     """Without times recent-pop is not among them."""
     assert choose(TRAITS, "time", "", ()).counters == COUNTERS
+    assert choose(TRAITS, "time", "", ()).recipe["model"]["recent_days"] == RECENT_DAYS
+    assert "recent_days" not in choose(TRAITS, "leave-one-out", "", ()).recipe["model"]
     assert "recent-pop" not in choose(replace(TRAITS, last_day=None), "leave-one-out", "", ()).counters
 
 

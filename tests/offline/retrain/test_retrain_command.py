@@ -153,9 +153,9 @@ def test_wrong_calls(call, place, archive):
     assert (code, "name its recipe with --recipe" in err) == (2, True)
     assert "none of the runs is that of" in call(archive, "--recipe", "sasrec-ml-1m", "--dry-run")[2]
     code, _, err = call(archive, "--recipe", "pop")
-    assert (code, "can be served: pop is none" in err) == (2, True)
+    assert (code, "can be served, and pop is none" in err) == (2, True)
     code, _, err = call(archive, "--recipe", "bpr-mf")
-    assert (code, "can be served: bpr-mf is none" in err) == (2, True)
+    assert (code, "can be served, and bpr-mf is none" in err) == (2, True)
     shutil.rmtree(place.bundles)
     code, _, err = call(archive)
     assert (code, "publish a first model" in err) == (2, True)
