@@ -14,7 +14,7 @@ DAY = 86_400
 QUICK = [
     *("--minutes", "1", "--set", "train.device=cpu", "--set", "train.epochs=2"),
     *("--set", "model.width=8", "--set", "model.layers=1"),
-    *("--set", "model.recent_days=null"),  # with it the network would win, and no counter be published
+    *("--set", "model.recent_days=null"),  # so that the network knows of no fashion, and a counter wins
 ]
 
 
