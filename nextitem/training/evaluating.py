@@ -11,7 +11,7 @@ import polars as pl
 from nextitem.training.frames import Data, DataFile
 from nextitem.training.recipes import write_settings
 from nextitem.training.tables import tabulate
-from training.arguments.names import PROTOCOL_NAMES
+from training.arguments.names import PROTOCOL_NAMES, find_protocol_code
 from training.errors import InputError
 from training.evaluation.protocol import PROTOCOLS, SEED, Protocol
 from training.evaluation.results import describe_evaluation, format_results
@@ -81,7 +81,7 @@ def evaluate_fitted(
 
 def find_protocol(name: str) -> Protocol:
     """A protocol by its code or name. Raises InputError."""
-    for code, known in PROTOCOL_NAMES.items():
-        if name in (code, known):
-            return PROTOCOLS[code]
-    raise InputError(f"there is no protocol {name!r}: known are {', '.join(PROTOCOL_NAMES.values())}")
+    code = find_protocol_code(name)
+    if code is None:
+        raise InputError(f"there is no protocol {name!r}: known are {', '.join(PROTOCOL_NAMES.values())}")
+    return PROTOCOLS[code]

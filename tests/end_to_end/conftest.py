@@ -85,3 +85,25 @@ def start_service(tmp_path):
             process.kill()
             process.wait()
         log.close()
+
+
+@pytest.fixture
+def redraw_weights():
+    """Draws the weights of a run in a folder anew, so large that answers differ by what the network is told."""
+    import torch  # noqa: PLC0415 - few of these tests need it in their own process
+
+    from training.runs.checkpoint import save_weights  # noqa: PLC0415 - imports torch
+    from training.runs.networks import load_network  # noqa: PLC0415
+    from training.runs.run import Run  # noqa: PLC0415
+
+    def redraw(path):
+        run = Run.open(path)
+        network = load_network(run)
+        torch.manual_seed(1)
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.normal_(std=0.7)
+        save_weights(run.kept, network)
+        return run
+
+    return redraw

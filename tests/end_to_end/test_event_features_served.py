@@ -8,9 +8,7 @@ from model.contract.event_inputs import Events, encode_events
 from model.contract.query import Question, stack_questions
 from model.nets.network import SequenceNetwork
 from training.cli import main
-from training.runs.checkpoint import save_weights
 from training.runs.networks import load_network
-from training.runs.run import Run
 
 TYPES, NOW_MS = ("view", "click", "cart", "purchase"), 1_763_719_498_123
 SETTINGS = (
@@ -22,7 +20,7 @@ SETTINGS = (
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, redraw_weights):
     """A run whose weights are then drawn anew, so large that answers differ by what is known of events."""
     rows = [
         f"u{user},i{(user + step) % 12:02},{1_700_000_000 + step**3},{TYPES[(user * step) % 4]},{step % 3}"
@@ -33,14 +31,7 @@ def run(tmp_path):
     log.write_text("user,item,timestamp,type,value\n" + "\n".join(rows) + "\n")
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
     assert main(["fit", "bert4rec-small", "--data", str(log), "--out", str(tmp_path / "run"), *settings]) == 0
-    run = Run.open(tmp_path / "run")
-    network = load_network(run)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.normal_(std=0.7)
-    save_weights(run.kept, network)
-    return run
+    return redraw_weights(tmp_path / "run")
 
 
 def rank(run, items, events):

@@ -11,9 +11,7 @@ from model.contract.event_inputs import Events, encode_events
 from model.contract.query import INPUTS, Question, stack_questions
 from model.nets.network import SequenceNetwork
 from training.cli import main
-from training.runs.checkpoint import save_weights
 from training.runs.networks import load_network
-from training.runs.run import Run
 
 SETTINGS = (
     *("model.relative_time=true", "model.max_length=8", "model.width=16", "model.layers=1", "train.epochs=1"),
@@ -23,21 +21,14 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, redraw_weights):
     """A run whose weights are then drawn anew, so large that answers differ by times."""
     rows = [f"u{user},i{(user + step) % 12:02},{1_700_000_000 + step**5}" for user in range(24) for step in range(6)]
     log = tmp_path / "log.csv"
     log.write_text("user,item,timestamp\n" + "\n".join(rows) + "\n")
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
     assert main(["fit", "sasrec-original", "--data", str(log), "--out", str(tmp_path / "run"), *settings]) == 0
-    run = Run.open(tmp_path / "run")
-    network = load_network(run)
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.normal_(std=0.7)
-    save_weights(run.kept, network)
-    return run
+    return redraw_weights(tmp_path / "run")
 
 
 def rank(run, items, times_ms, asked_ms):

@@ -28,3 +28,8 @@ SWEEP_PRESETS = (
 AUTO, MINUTES = "auto", 10.0
 """What `fit` does without a recipe, and how long it then takes at most unless told otherwise."""
 DATA_SET_NAMES = ("ml-100k", "ml-1m", "ml-20m")
+
+
+def find_protocol_code(text: str) -> str | None:
+    """The code of a protocol by its code or name; None of any other text."""
+    return next((code for code, name in PROTOCOL_NAMES.items() if text in (code, name)), None)

@@ -3,7 +3,7 @@
 import argparse
 import math
 
-from training.arguments.names import PROTOCOL_NAMES, PROTOCOLS
+from training.arguments.names import PROTOCOLS, find_protocol_code
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -23,10 +23,10 @@ def split_protocols(text: str) -> tuple[str, ...]:
 
 def read_protocol(text: str) -> str:
     """The code of a protocol by its code or name."""
-    for code, name in PROTOCOL_NAMES.items():
-        if text in (code, name):
-            return code
-    raise argparse.ArgumentTypeError(f"there is no protocol {text}: known are {PROTOCOLS}")
+    code = find_protocol_code(text)
+    if code is None:
+        raise argparse.ArgumentTypeError(f"there is no protocol {text}: known are {PROTOCOLS}")
+    return code
 
 
 def split_seeds(text: str) -> tuple[int, ...]:
